@@ -1,0 +1,94 @@
+// The one table of settings. From it come the flags, --help, the environment names and docs/SETTINGS.md; code reads
+// values through the typed key, so a setting that is not in the table does not exist.
+//
+// A value comes from the flag, else from the environment (STRATA_ + name in capitals, - as _), else from the default.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace strata {
+
+enum class SettingType {
+  kInt,     // within [min, max]; "auto" where auto_allowed
+  kFloat,   // within [min, max]
+  kText,    // any text
+  kChoice,  // one of `choices`, separated by |
+  kSwitch,  // on | off; as a flag also --name (= on) and --no-name (= off)
+};
+
+// Which commands take the setting: bits of a mask.
+enum SettingScope : uint32_t {
+  kScopeRun = 1u << 0,
+  kScopeEval = 1u << 1,
+  kScopeInspect = 1u << 2,
+  kScopeTokenize = 1u << 3,  // tokenize and detokenize
+  kScopeGlobal = 1u << 4,    // every command
+  kScopeEngine = kScopeRun | kScopeEval,  // whatever computes with a model
+};
+
+// X(key, "flag-name", type, "default", min, max, "unit", "choices", scope, "help")
+// The table itself: settings_table.h.
+#include "base/settings_table.h"
+
+enum class Key {
+#define X(key, name, type, def, min, max, unit, choices, scope, help) key,
+  STRATA_SETTINGS(X)
+#undef X
+  kCount
+};
+
+struct Setting {
+  Key key;
+  const char* name;          // flag name without the dashes
+  SettingType type;
+  const char* default_text;  // "auto" for a number that the program chooses
+  double min, max;           // of numbers
+  const char* unit;          // "GiB", "tokens", ...; "" for none
+  const char* choices;       // of kChoice
+  uint32_t scope;
+  const char* help;          // one sentence
+};
+
+std::span<const Setting> all_settings();
+const Setting& setting(Key key);
+const Setting* find_setting(std::string_view name);
+// "STRATA_KV_TYPE" for "kv-type".
+std::string environment_name(const Setting& setting);
+
+// Validated values. Starts from the defaults.
+class Settings {
+ public:
+  Settings();
+
+  // Parses and range-checks; kBadInput says what was given, what is allowed, and whence it came (`origin`: a flag or
+  // an environment name).
+  Status set(Key key, std::string_view text, std::string_view origin);
+  // Takes every setting of `scope` that the environment names. An empty variable counts as absent.
+  Status load_environment(uint32_t scope);
+
+  bool is_set(Key key) const;                // given by flag or environment
+  bool is_auto(Key key) const;               // a number left to the program
+  int64_t integer(Key key) const;            // kInt; asserts on auto
+  double number(Key key) const;              // kFloat
+  bool on(Key key) const;                    // kSwitch
+  const std::string& text(Key key) const;    // kText, kChoice
+ private:
+  struct Value;
+  std::vector<std::string> text_;
+  std::vector<double> number_;
+  std::vector<bool> given_, auto_;
+};
+
+// docs/SETTINGS.md, made from the table.
+std::string settings_markdown();
+
+// For what is not a setting of the table: the environment of the process ("" when absent). The only getenv.
+std::string environment(const char* name);
+
+}  // namespace strata

@@ -1,0 +1,48 @@
+// Named counters (reads, waits, bytes, hits, allocations): what tests compare and --stats prints. Adding is one relaxed
+// atomic operation, from any thread; the names are fixed at compile time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace strata {
+
+// X(identifier, "printed name", "what it counts")
+#define STRATA_COUNTERS(X)                                                         \
+  X(kFileReads, "file_reads", "reads of expert bytes from a file")                 \
+  X(kFileReadBytes, "file_read_bytes", "bytes of those reads")                     \
+  X(kArenaLeases, "arena_leases", "expert leases answered from the arena")         \
+  X(kMappedLeases, "mapped_leases", "expert leases answered from mapped files")    \
+  X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed")       \
+  X(kExpertRows, "expert_rows", "(token, expert) pairs computed")                  \
+  X(kTokensForward, "tokens_forward", "rows that went through the layers")         \
+  X(kSteps, "steps", "forward steps")                                              \
+  X(kGraphCaptures, "graph_captures", "graphs captured")                           \
+  X(kGraphReplays, "graph_replays", "graphs replayed")                             \
+  X(kKvBlocksUsed, "kv_blocks_used", "KV blocks held by sequences (a gauge)")
+
+enum class Counter {
+#define X(id, name, help) id,
+  STRATA_COUNTERS(X)
+#undef X
+  kCount
+};
+
+class Stats {
+ public:
+  void add(Counter counter, int64_t n = 1) { at(counter).fetch_add(n, std::memory_order_relaxed); }
+  int64_t get(Counter counter) const { return values_[static_cast<size_t>(counter)].load(std::memory_order_relaxed); }
+  void reset();
+  // One "name value" line per counter that is not zero.
+  std::string to_text() const;
+
+ private:
+  std::atomic<int64_t>& at(Counter counter) { return values_[static_cast<size_t>(counter)]; }
+  std::array<std::atomic<int64_t>, static_cast<size_t>(Counter::kCount)> values_{};
+};
+
+const char* counter_name(Counter counter);
+
+}  // namespace strata

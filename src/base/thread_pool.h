@@ -1,0 +1,47 @@
+// The computing threads: a fixed set of workers, pinned to cores, that split one job at a time by items (rows).
+//
+// A job is published as one 64-bit claim word that packs phase, item count and next item, so a worker that comes late
+// can never claim a piece of the next job: its compare-and-swap carries the old phase and fails. Workers spin briefly,
+// then sleep; publishing wakes sleepers only if there are any. Nothing is allocated and no lock is taken per job.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace strata {
+
+struct ThreadPoolOptions {
+  int n_threads = 1;          // computing threads, the caller among them; >= 1
+  std::vector<int> cpus;      // cores to pin to, in order; empty: threads are not pinned
+  int64_t spin_us = 50;       // how long an idle worker spins before it sleeps
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(const ThreadPoolOptions& options);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int n_threads() const;
+
+  // Calls body(begin, end, worker) for pieces of at most `grain` items that together cover [0, n_items) once; returns
+  // when all are done. worker is in [0, n_threads) and no two pieces run under the same worker at once. The caller
+  // computes too (as worker 0). One job at a time: calls from several threads are not allowed, nor from inside a body.
+  template <class Body>
+  void for_each(int64_t n_items, int64_t grain, const Body& body) {
+    run(n_items, grain, [](const void* context, int64_t begin, int64_t end, int worker) {
+      (*static_cast<const Body*>(context))(begin, end, worker);
+    }, &body);
+  }
+
+ private:
+  using PieceFn = void (*)(const void* context, int64_t begin, int64_t end, int worker);
+  void run(int64_t n_items, int64_t grain, PieceFn fn, const void* context);
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata

@@ -1,0 +1,61 @@
+// Writes one GGUF v3 file that the reference reader accepts: unique keys with general.architecture first, names of at
+// most 63 bytes, tensors in order at aligned offsets, zero fill, general.quantization_version when a tensor is quantised.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "gguf/gguf.h"
+
+namespace strata::gguf {
+
+class Writer {
+ public:
+  explicit Writer(std::string architecture);
+
+  // Adding a key twice, or a key or tensor name that the format does not allow, is reported by write().
+  void set_u16(std::string_view key, uint16_t value);
+  void set_u32(std::string_view key, uint32_t value);
+  void set_i32(std::string_view key, int32_t value);
+  void set_u64(std::string_view key, uint64_t value);
+  void set_f32(std::string_view key, float value);
+  void set_bool(std::string_view key, bool value);
+  void set_string(std::string_view key, std::string_view value);
+  void set_strings(std::string_view key, std::span<const std::string> values);
+  void set_i32s(std::string_view key, std::span<const int32_t> values);
+  void set_f32s(std::string_view key, std::span<const float> values);
+  // A value as it stands in another file.
+  void set_value(std::string_view key, const Value& value);
+  void set_alignment(uint32_t alignment);  // default 32
+
+  // ne: 1 to 4 dimensions, fastest first. Exactly one of the two is given: bytes that stay alive until write(), or a
+  // producer that is called once per tensor while writing and appends tensor_bytes bytes through the sink.
+  using Sink = std::function<Status(std::span<const std::byte>)>;
+  void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::span<const std::byte> bytes);
+  void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::function<Status(const Sink&)> produce);
+
+  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path.
+  Status write(const std::string& path);
+
+ private:
+  struct Entry { std::string key; std::vector<uint8_t> bytes; };  // value type and value, as in the file
+  struct Tensor {
+    std::string name;
+    quant::Type type;
+    std::vector<uint64_t> ne;
+    std::span<const std::byte> bytes;
+    std::function<Status(const Sink&)> produce;
+  };
+  void set_raw(std::string_view key, std::vector<uint8_t> bytes);
+  std::vector<Entry> entries_;
+  std::vector<Tensor> tensors_;
+  uint32_t alignment_ = 32;
+  Status problem_;
+};
+
+}  // namespace strata::gguf

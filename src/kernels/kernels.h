@@ -1,0 +1,160 @@
+// CPU kernels on plain memory, chosen once per process for an instruction set. Every function states its formula; the
+// plain form of each lives in kernels/ref (double accumulation, the oracle of the tests).
+//
+// Rules for all of them: pointers need no alignment; inputs and outputs don't overlap unless the comment says so;
+// float32 in and out; a result never depends on how many rows or tokens are computed in one call. No allocation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "quant/type.h"
+
+namespace strata::kernels {
+
+enum class Isa { kScalar, kAvx2, kAvx512 };
+const char* isa_name(Isa isa);
+
+// A matrix of packed GGUF blocks: row r starts at data + r * row_bytes and has `cols` elements.
+struct Matrix {
+  quant::Type type;
+  const uint8_t* data;
+  int64_t rows;
+  int64_t cols;
+  size_t row_bytes;
+};
+
+// KV cache element types.
+enum class KvType { kF32, kF16 };
+inline size_t kv_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+// How router logits become expert weights (specs of MoE models: softmax, sigmoid, softmax over the selected k).
+enum class Gating { kSoftmax = 1, kSigmoid = 2, kSoftmaxSelected = 3 };
+struct RouteParams {
+  int n_experts;
+  int n_used;            // k
+  Gating gating;
+  bool normalize;        // divide the k weights by max(their sum, 6.103515625e-05)
+  float scale;           // multiply weights; 0 and 1 leave them
+  int n_groups;          // 0 or 1: no groups
+  int n_groups_used;
+};
+
+// Attention of the query heads that share one KV head, for one row. Keys [first, last] (positions) are visible.
+struct AttentionArgs {
+  const float* q;              // [n_q][q_stride], head_dim values each, already scaled by nothing
+  int64_t q_stride;
+  int n_q;                     // query heads of this KV head
+  int head_dim;                // of keys and queries
+  int value_dim;               // of values and outputs
+  KvType type;
+  const uint8_t* k;            // first byte of the layer's key blocks: [block][block_tokens][k_token_bytes]
+  const uint8_t* v;            // the same for values
+  size_t k_token_bytes;        // bytes of all KV heads of one token
+  size_t v_token_bytes;
+  size_t k_head_offset;        // bytes from a token's start to this head's key
+  size_t v_head_offset;
+  const int32_t* block_table;  // block of positions [i*block_tokens, (i+1)*block_tokens)
+  int block_tokens;
+  int64_t first, last;         // visible positions, inclusive; first <= last
+  float scale;                 // scores are scale * q.k
+  const float* sinks;          // one logit per query head that joins the softmax without a value, or null
+  float* out;                  // [n_q][out_stride], value_dim values each
+  int64_t out_stride;
+  float* scratch;              // attention_scratch(n_q, value_dim, block_tokens) floats
+};
+inline int64_t attention_scratch(int n_q, int value_dim, int block_tokens) {
+  return int64_t{n_q} * (value_dim + block_tokens + 4);
+}
+
+// Inputs of the gated delta rule for one value head over n_tokens consecutive tokens of a sequence.
+// Token t: q, k point at t * qk_stride (dk values, normalised and scaled), v at t * v_stride (dv values),
+// log-decay g at t * gate_stride (<= 0), beta at t * gate_stride; o at t * o_stride (dv values, written).
+struct DeltaArgs {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* g;
+  const float* beta;
+  float* o;
+  int64_t qk_stride, v_stride, gate_stride, o_stride;
+  int dk, dv;
+  int64_t n_tokens;
+  float* state;    // S, [dv][dk]: state[j*dk + i] = S[i][j], key index fastest; read and written
+  float* scratch;  // delta_scratch(dk, dv) floats; not used by the step form
+};
+inline constexpr int kDeltaChunk = 64;
+inline int64_t delta_scratch(int dk, int dv) {
+  const int64_t l = kDeltaChunk;
+  return 3 * l * l + 2 * l + l * (2 * int64_t{dk} + 3 * int64_t{dv}) + int64_t{dk} * dv;
+}
+
+struct Kernels {
+  Isa isa;
+
+  // n elements (a multiple of the type's block) to float32, bit-exact as quant::TypeInfo::decode.
+  void (*decode)(quant::Type type, const uint8_t* blocks, float* out, size_t n);
+
+  // y[t*y_stride + r] = sum_c W[r][c] * x[t*x_stride + c] for r in [row_begin, row_end), t in [0, n_tokens).
+  // scratch: w.cols floats. The sum of a (row, token) is formed in one fixed order.
+  void (*matmul)(const Matrix& w, int64_t row_begin, int64_t row_end, const float* x, int64_t x_stride,
+                 int64_t n_tokens, float* y, int64_t y_stride, float* scratch);
+
+  // sum a[i]*b[i]
+  float (*dot)(const float* a, const float* b, int64_t n);
+  // y[i] += a * x[i]
+  void (*axpy)(float a, const float* x, float* y, int64_t n);
+
+  // y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]; gain may be null (1); y may be x.
+  void (*rms_norm)(const float* x, const float* gain, float* y, int64_t n, float eps);
+  // y[i] = x[i] / sqrt(sum(x^2) + eps) * scale; y may be x.
+  void (*l2_norm)(const float* x, float* y, int64_t n, float eps, float scale);
+
+  // Rotates the first 2*n_pairs values of x in place by the angles whose cos and sin are given (n_pairs each).
+  // interleaved: pairs are (2p, 2p+1); else (p, p + n_pairs).
+  void (*rope)(float* x, const float* cos, const float* sin, int n_pairs, bool interleaved);
+
+  // out[i] = silu(gate[i]) * up[i]; out may be gate or up.
+  void (*silu_mul)(const float* gate, const float* up, float* out, int64_t n);
+  // g = min(gate, limit), u = clamp(up, -limit, limit); out = g * sigmoid(alpha*g) * (u + 1); out may be gate or up.
+  void (*swiglu_clamped)(const float* gate, const float* up, float* out, int64_t n, float alpha, float limit);
+  // x[i] *= sigmoid(gate[i])
+  void (*sigmoid_mul)(float* x, const float* gate, int64_t n);
+  // x[i] *= silu(gate[i])
+  void (*silu_gate)(float* x, const float* gate, int64_t n);
+
+  // Converts n float32 values into KV cache elements (f16: round to nearest even, clamped to +-65504).
+  void (*kv_store)(KvType type, const float* x, uint8_t* dst, int64_t n);
+  // Softmax attention as in AttentionArgs, computed block by block with a running maximum; block borders are at
+  // multiples of block_tokens of the absolute position, so a row's bits depend on its own visible keys only.
+  void (*attention)(const AttentionArgs& args);
+
+  // One token of the causal depthwise convolution over n_channels, kernel K (taps of a channel contiguous, the last one
+  // multiplies the current value): y[c] = silu(sum_j w[c*K+j] * column_j[c]). state [n_channels][K-1], oldest first,
+  // holds the raw inputs and is advanced by x. y may be x.
+  void (*conv_step)(const float* x, const float* w, float* state, float* y, int64_t n_channels, int kernel);
+
+  // The gated delta rule, token by token: S = exp(g) S; e = beta (v - S^T k); S += k e^T; o = S^T q.
+  void (*delta_step)(const DeltaArgs& args);
+  // The same function in chunks of kDeltaChunk tokens counted from the first one (equal up to rounding).
+  void (*delta_chunk)(const DeltaArgs& args);
+};
+
+// Whether the machine and its kernel grant the instruction set (CPUID and XGETBV).
+bool isa_available(Isa isa);
+// kBadInput for an unknown name, kUnsupported when this machine lacks it. "auto" takes the best available.
+Result<const Kernels*> select_kernels(const char* name);
+// The kernels of an available instruction set.
+const Kernels& kernels_for(Isa isa);
+
+// exact, no ISA: from router logits (n_experts) to ids (descending selection score, ties to the lower index) and
+// weights. selection_bias (n_experts) is added to the scores for choosing only, or null. probabilities: scratch of
+// 2 * n_experts floats. All-NaN logits choose experts 0..k-1; ids are always in range and distinct.
+void route(const RouteParams& params, const float* logits, const float* selection_bias, int32_t* ids, float* weights,
+           float* scratch);
+
+// cos and sin of position * inv_freq[p], times magnitude; angles are formed in double.
+void rope_angles(int64_t position, const float* inv_freq, int n_pairs, float magnitude, float* cos, float* sin);
+
+}  // namespace strata::kernels
