@@ -5,7 +5,8 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_EXE_LINKER_FLAGS_DEBUG "${CMAKE_EXE_LINKER_FLAGS_DEBUG}")
+# The scripts find the program, and a person every test, in one place whatever folder declares it.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
@@ -47,7 +48,8 @@ function(strata_library name)
 endfunction()
 
 # strata_test(NAME SOURCES... DEPS... [LABELS...] [TIMEOUT s]): one GoogleTest binary, one ctest entry.
-# Exit code 77 means skipped (no device, no privilege).
+# Exit code 77 means skipped (no device, no privilege). A test is labelled fast, which is what ./test.sh runs, unless
+# LABELS says slow, which only ./test.sh --full runs.
 function(strata_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -56,5 +58,8 @@ function(strata_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS "fast;${arg_LABELS}")
+  if(NOT "slow" IN_LIST arg_LABELS)
+    list(PREPEND arg_LABELS fast)
+  endif()
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
