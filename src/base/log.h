@@ -14,19 +14,19 @@ void log_message(LogLevel level, const std::string& message);
 
 template <class... Args>
 void log_debug(fmt::format_string<Args...> text, Args&&... args) {
-  if (log_enabled(LogLevel::kDebug)) log_message(LogLevel::kDebug, vformat(text, fmt::make_format_args(args...)));
+  if (log_enabled(LogLevel::kDebug)) log_message(LogLevel::kDebug, strata::vformat(text, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> text, Args&&... args) {
-  if (log_enabled(LogLevel::kInfo)) log_message(LogLevel::kInfo, vformat(text, fmt::make_format_args(args...)));
+  if (log_enabled(LogLevel::kInfo)) log_message(LogLevel::kInfo, strata::vformat(text, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> text, Args&&... args) {
-  log_message(LogLevel::kWarning, vformat(text, fmt::make_format_args(args...)));
+  log_message(LogLevel::kWarning, strata::vformat(text, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_error(fmt::format_string<Args...> text, Args&&... args) {
-  log_message(LogLevel::kError, vformat(text, fmt::make_format_args(args...)));
+  log_message(LogLevel::kError, strata::vformat(text, fmt::make_format_args(args...)));
 }
 
 }  // namespace strata

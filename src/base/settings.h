@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,20 +70,30 @@ class Settings {
   // Parses and range-checks; kBadInput says what was given, what is allowed, and whence it came (`origin`: a flag or
   // an environment name).
   Status set(Key key, std::string_view text, std::string_view origin);
-  // Takes every setting of `scope` that the environment names. An empty variable counts as absent.
+  // Takes every setting of `scope`, and the global ones, that the environment names and no flag has set. An empty
+  // variable counts as absent.
   Status load_environment(uint32_t scope);
 
   bool is_set(Key key) const;                // given by flag or environment
-  bool is_auto(Key key) const;               // a number left to the program
+  bool is_auto(Key key) const;               // kInt, kFloat: left to the program
   int64_t integer(Key key) const;            // kInt; asserts on auto
   double number(Key key) const;              // kFloat
   bool on(Key key) const;                    // kSwitch
   const std::string& text(Key key) const;    // kText, kChoice
+
  private:
-  struct Value;
-  std::vector<std::string> text_;
-  std::vector<double> number_;
-  std::vector<bool> given_, auto_;
+  struct Value {
+    std::string text;     // as given
+    double number = 0;    // kInt, kFloat
+    int64_t integer = 0;  // kInt; kSwitch: 1 for on
+    bool is_auto = false;
+    bool given = false;
+  };
+  // nullopt where the row does not allow the text.
+  static std::optional<Value> parse(const Setting& row, std::string_view text);
+  const Value& value_of(Key key) const;
+
+  std::vector<Value> values_;  // by Key
 };
 
 // docs/SETTINGS.md, made from the table.

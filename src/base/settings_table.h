@@ -15,7 +15,8 @@
   X(kDevice, "device", SettingType::kText, "cpu", 0, 0, "", "", kScopeEngine,                                         \
     "Device to compute on: cpu")                                                                                      \
   X(kExperts, "experts", SettingType::kChoice, "auto", 0, 0, "", "auto|arena|mapped", kScopeEngine,                   \
-    "Where expert bytes are read from: arena (copied to RAM at start), mapped (the file's pages), or auto: arena if it fits") \
+    "Where expert bytes are read from: arena (copied to RAM at start) or mapped (the file's pages); auto is arena "   \
+    "if it fits")                                                                                                     \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "4", 0, 1048576, "GiB", "", kScopeEngine,               \

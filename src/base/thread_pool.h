@@ -1,6 +1,6 @@
 // The computing threads: a fixed set of workers, pinned to cores, that split one job at a time by items (rows).
 //
-// A job is published as one 64-bit claim word that packs phase, item count and next item, so a worker that comes late
+// A job is published as one 64-bit claim word that packs phase, piece count and next piece, so a worker that comes late
 // can never claim a piece of the next job: its compare-and-swap carries the old phase and fails. Workers spin briefly,
 // then sleep; publishing wakes sleepers only if there are any. Nothing is allocated and no lock is taken per job.
 #pragma once
@@ -13,7 +13,9 @@ namespace strata {
 
 struct ThreadPoolOptions {
   int n_threads = 1;          // computing threads, the caller among them; >= 1
-  std::vector<int> cpus;      // cores to pin to, in order; empty: threads are not pinned
+  // Cores to pin to: worker i runs on cpus[i % size]. Worker 0, the caller, keeps the affinity it has. Empty: nobody is
+  // pinned. A core that the process may not use costs a warning.
+  std::vector<int> cpus;
   int64_t spin_us = 50;       // how long an idle worker spins before it sleeps
 };
 
@@ -24,11 +26,13 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Those asked for, or fewer (with a warning) if the system did not give as many.
   int n_threads() const;
 
   // Calls body(begin, end, worker) for pieces of at most `grain` items that together cover [0, n_items) once; returns
   // when all are done. worker is in [0, n_threads) and no two pieces run under the same worker at once. The caller
   // computes too (as worker 0). One job at a time: calls from several threads are not allowed, nor from inside a body.
+  // A body must not throw.
   template <class Body>
   void for_each(int64_t n_items, int64_t grain, const Body& body) {
     run(n_items, grain, [](const void* context, int64_t begin, int64_t end, int worker) {

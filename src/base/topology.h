@@ -18,11 +18,15 @@ struct Topology {
 // every logical CPU counts as a core.
 Topology read_topology(const std::string& sys_root = "/sys");
 
-// "0-3,8,10-11" -> {0,1,2,3,8,10,11}; kBadInput names the bad piece. At most 4096 CPUs.
+// "0-3,8,10-11" -> {0,1,2,3,8,10,11}, in the order given. kBadInput names the bad piece: not a core from 0 to 4095, a
+// range that runs backwards, nothing, or a core named twice.
 Result<std::vector<int>> parse_cpu_list(const std::string& text);
 
-// Bytes of RAM a new allocation may count on: MemAvailable of `proc_root`/meminfo (specs: cgroup limits tighten it).
-// nullopt-like 0 is never returned for "unknown": an unreadable file is an error.
-Result<uint64_t> available_ram_bytes(const std::string& proc_root = "/proc");
+// Bytes of RAM that new allocations may count on: MemAvailable of `proc_root`/meminfo, tightened by every memory limit
+// of the control groups, version 1 or 2, above this process (`proc_root`/self/cgroup, below `cgroup_root`). A group
+// leaves its limit - (usage - clean file cache); clean is what is inactive, neither dirty nor being written. A limit
+// that can't be read or understood counts as no room. An unreadable meminfo is an error, never 0.
+Result<uint64_t> available_ram_bytes(const std::string& proc_root = "/proc",
+                                     const std::string& cgroup_root = "/sys/fs/cgroup");
 
 }  // namespace strata

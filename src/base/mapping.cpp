@@ -1,0 +1,172 @@
+// How a lost page is survived: the kernel answers a touch of a page that its file no longer has (truncated, or the disk
+// failed) with SIGBUS on the touching thread. Our handler looks the address up among the live mappings, puts a page of
+// zeros there, marks the mapping as failed and returns; the touch is repeated and reads zeros. Addresses that are not
+// ours go to the handler that was there before.
+//
+// The handler may run on any thread at any moment, so it takes no lock and allocates nothing. The registry is a list
+// of nodes that only grows; the node of a destroyed mapping is reused by a later one and never freed. A node's range is
+// two words, and a foreign fault may read them while another thread reuses the node. `end` is therefore cleared before
+// `begin` changes and set after it, and the handler believes a range only if `end` is the same before and after reading
+// `begin`. The node of the mapping that really faulted can't change meanwhile: its owner is busy touching it.
+#include "base/mapping.h"
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/format.h"
+
+namespace strata {
+namespace {
+
+struct Node {
+  std::atomic<bool> used{true};
+  std::atomic<uintptr_t> begin{0};
+  std::atomic<uintptr_t> end{0};  // 0: no mapping
+  std::atomic<bool> failed{false};
+  Node* next = nullptr;  // set before the node is published
+};
+
+std::atomic<Node*> registry{nullptr};
+uintptr_t page_bytes = 0;
+struct sigaction previous_action;
+
+Node* acquire_node() {
+  for (Node* node = registry.load(); node != nullptr; node = node->next) {
+    bool used = false;
+    if (node->used.compare_exchange_strong(used, true)) {
+      node->failed.store(false);
+      return node;
+    }
+  }
+  Node* node = new Node;
+  node->next = registry.load();
+  while (!registry.compare_exchange_weak(node->next, node)) {
+  }
+  return node;
+}
+
+void release_node(Node* node) {
+  node->end.store(0);
+  node->used.store(false);
+}
+
+bool covers(const Node& node, uintptr_t address) {
+  for (;;) {
+    const uintptr_t end = node.end.load();
+    const uintptr_t begin = node.begin.load();
+    if (node.end.load() == end) return begin <= address && address < end;
+  }
+}
+
+bool replace_page(uintptr_t address) {
+  for (Node* node = registry.load(); node != nullptr; node = node->next) {
+    if (!covers(*node, address)) continue;
+    node->failed.store(true);
+    // The bare system call: sanitizers wrap mmap in code that is not made for signal handlers.
+    const long page = syscall(SYS_mmap, address & ~(page_bytes - 1), page_bytes, PROT_READ,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    return page != -1;
+  }
+  return false;
+}
+
+// Acts as if our handler had not been installed.
+void chain_sigbus(int signal_number, siginfo_t* info, void* context) {
+  if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
+    previous_action.sa_sigaction(signal_number, info, context);
+    return;
+  }
+  const bool from_kernel = info->si_code > 0;
+  if (previous_action.sa_handler == SIG_IGN && !from_kernel) return;
+  if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+    previous_action.sa_handler(signal_number);
+    return;
+  }
+  // A fault can't be ignored: repeated under the default action it ends the process where it happened. A signal that
+  // somebody sent is not repeated by itself; raised here, it arrives when this handler returns.
+  struct sigaction default_action {};
+  default_action.sa_handler = SIG_DFL;
+  sigaction(signal_number, &default_action, nullptr);
+  if (!from_kernel) raise(signal_number);
+}
+
+void on_sigbus(int signal_number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  const bool from_kernel = info->si_code > 0;
+  if (!from_kernel || !replace_page(reinterpret_cast<uintptr_t>(info->si_addr))) {
+    chain_sigbus(signal_number, info, context);
+  }
+  errno = saved_errno;
+}
+
+void install_handler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    sigaction(SIGBUS, nullptr, &previous_action);  // known before ours can run
+    struct sigaction action {};
+    action.sa_sigaction = on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, nullptr);
+  });
+}
+
+class RealMapping final : public Mapping {
+ public:
+  RealMapping(void* address, size_t size) : address_(address), size_(size), node_(acquire_node()) {
+    const auto begin = reinterpret_cast<uintptr_t>(address);
+    node_->begin.store(begin);
+    node_->end.store(begin + align_up(size, page_bytes));
+  }
+  ~RealMapping() override {
+    release_node(node_);
+    munmap(address_, size_);
+  }
+  RealMapping(const RealMapping&) = delete;
+  RealMapping& operator=(const RealMapping&) = delete;
+
+  std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(address_), size_}; }
+  bool failed() const override { return node_->failed.load(std::memory_order_acquire); }
+
+ private:
+  void* address_;
+  size_t size_;
+  Node* node_;
+};
+
+// There are no mappings of zero bytes.
+class EmptyMapping final : public Mapping {
+ public:
+  std::span<const std::byte> bytes() const override { return {}; }
+  bool failed() const override { return false; }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Mapping>> map_file(int fd, uint64_t size, const std::string& path) {
+  if (size == 0) return std::unique_ptr<Mapping>(std::make_unique<EmptyMapping>());
+  install_handler();
+  void* address = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    return Error{error == ENOMEM ? ErrorCode::kNoMemory : ErrorCode::kIo,
+                 format("cannot map {} of {}: {}", format_bytes(size), printable(path), errno_text(error))};
+  }
+  return std::unique_ptr<Mapping>(std::make_unique<RealMapping>(address, size));
+}
+
+std::string errno_text(int error) {
+  char buffer[128];
+  return strerror_r(error, buffer, sizeof(buffer));  // the GNU variant, which returns the text
+}
+
+}  // namespace strata

@@ -1,0 +1,20 @@
+// Faults that control tests switch on to prove that a check bites. They exist only in the libraries that tests build
+// with STRATA_MUTATIONS; in every other build mutated() is the constant false.
+#pragma once
+
+namespace strata {
+
+enum class Mutation {
+  kNone,
+  kSumInArrivalOrder,  // expert rows summed in another order than their rank
+  kChunkBorderOffByOne,  // the second chunk of a prompt starts one position late
+};
+
+#if defined(STRATA_MUTATIONS)
+inline Mutation g_mutation = Mutation::kNone;
+inline bool mutated(Mutation mutation) { return g_mutation == mutation; }
+#else
+constexpr bool mutated(Mutation) { return false; }
+#endif
+
+}  // namespace strata

@@ -1,0 +1,206 @@
+// The claim word holds [phase: 32][pieces: 16][next piece: 16]. A thread claims a piece by a compare-and-swap from
+// (phase, pieces, next) to (phase, pieces, next + 1), and reads the job's description only after it has succeeded: then
+// the piece is unfinished, run() can't have returned, and the description stands still. A job with more pieces than 16
+// bits count is published in rounds.
+//
+// Sleeping. A worker announces itself in `sleepers`, looks at the claim word once more, then waits for `signal` to
+// change. run() stores the claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so
+// one of them sees the other: either run() sees the sleeper and changes `signal`, or the worker sees the piece. The
+// same pattern with `caller_sleeps` and `unfinished` lets run() sleep until the last piece is done.
+#include "base/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+
+namespace strata {
+namespace {
+
+constexpr int kCountBits = 16;
+constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
+constexpr int64_t kPiecesMax = kCountMask;
+
+constexpr uint64_t claim_word(uint32_t phase, uint64_t pieces) {
+  return (uint64_t{phase} << (2 * kCountBits)) | (pieces << kCountBits);
+}
+constexpr uint64_t next_piece(uint64_t word) { return word & kCountMask; }
+constexpr bool has_open_piece(uint64_t word) { return next_piece(word) < ((word >> kCountBits) & kCountMask); }
+
+// May return early: callers look at their condition again.
+void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>& word, int n_threads) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, n_threads, nullptr, nullptr, 0);
+}
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
+
+// Spins until `condition` holds (true) or the time is over (false).
+template <class Condition>
+bool spin_until(std::chrono::microseconds limit, const Condition& condition) {
+  using SteadyClock = std::chrono::steady_clock;
+  constexpr int kLooksPerClockRead = 64;
+  const auto end = SteadyClock::now() + limit;
+  do {
+    for (int i = 0; i < kLooksPerClockRead; ++i) {
+      if (condition()) return true;
+      __builtin_ia32_pause();
+    }
+  } while (SteadyClock::now() < end);
+  return false;
+}
+
+void name_and_pin_this_thread(int worker, const std::vector<int>& cpus) {
+  pthread_setname_np(pthread_self(), format("strata-{}", worker).c_str());
+  if (cpus.empty()) return;
+  const int cpu = cpus[static_cast<size_t>(worker) % cpus.size()];
+  const size_t n_cpus = static_cast<size_t>(cpu) + 1;
+  cpu_set_t* set = CPU_ALLOC(n_cpus);
+  if (set == nullptr) return;
+  CPU_ZERO_S(CPU_ALLOC_SIZE(n_cpus), set);
+  CPU_SET_S(static_cast<size_t>(cpu), CPU_ALLOC_SIZE(n_cpus), set);
+  const int error = pthread_setaffinity_np(pthread_self(), CPU_ALLOC_SIZE(n_cpus), set);
+  CPU_FREE(set);
+  if (error != 0) log_warning("cannot pin computing thread {} to core {}; it runs unpinned", worker, cpu);
+}
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  explicit Impl(const ThreadPoolOptions& options) : spin(options.spin_us) {
+    ASSERT(options.n_threads >= 1);
+    for (const int cpu : options.cpus) ASSERT(cpu >= 0);
+    threads.reserve(static_cast<size_t>(options.n_threads) - 1);
+    for (int worker = 1; worker < options.n_threads; ++worker) {
+      try {
+        threads.emplace_back([this, worker, cpus = options.cpus] {
+          name_and_pin_this_thread(worker, cpus);
+          work(worker);
+        });
+      } catch (const std::system_error&) {
+        log_warning("the system gives no more than {} of {} computing threads; going on with those", worker,
+                    options.n_threads);
+        break;
+      }
+    }
+  }
+
+  ~Impl() {
+    stop.store(true);
+    signal.fetch_add(1);
+    futex_wake(signal, static_cast<int>(threads.size()));
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // A worker's life.
+  void work(int worker) noexcept {
+    while (!stop.load()) {
+      take_pieces(worker);
+      if (!spin_until(spin, [this] { return awaited(); })) sleep();
+    }
+  }
+
+  bool awaited() const { return has_open_piece(claim.load()) || stop.load(); }
+
+  void sleep() {
+    sleepers.fetch_add(1);
+    const uint32_t seen = signal.load();
+    if (!awaited()) futex_wait(signal, seen);
+    sleepers.fetch_sub(1);
+  }
+
+  // Computes pieces of the published job until none is open. A body that throws ends the program: other threads are
+  // still reading what it would unwind.
+  void take_pieces(int worker) noexcept {
+    uint64_t word = claim.load();
+    while (has_open_piece(word)) {
+      if (!claim.compare_exchange_weak(word, word + 1)) continue;
+      const int64_t begin = static_cast<int64_t>(next_piece(word)) * grain + first_item;
+      fn(context, begin, begin + std::min(grain, end_item - begin), worker);
+      if (unfinished.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake(unfinished, 1);
+      word = claim.load();
+    }
+  }
+
+  // One round: the items [first_item, end_item) in `pieces` pieces.
+  void publish_and_join(int64_t pieces) {
+    unfinished.store(static_cast<uint32_t>(pieces));
+    claim.store(claim_word(++phase, static_cast<uint64_t>(pieces)));
+    if (sleepers.load() > 0) {
+      signal.fetch_add(1);
+      futex_wake(signal, static_cast<int>(pieces - 1));  // the caller takes a piece itself
+    }
+    take_pieces(0);
+    if (spin_until(spin, [this] { return unfinished.load() == 0; })) return;
+    caller_sleeps.store(true);
+    for (uint32_t left = unfinished.load(); left != 0; left = unfinished.load()) futex_wait(unfinished, left);
+    caller_sleeps.store(false);
+  }
+
+  void run(int64_t n_items) {
+    for (first_item = 0; first_item < n_items; first_item = end_item) {
+      const int64_t left = n_items - first_item;
+      const bool last_round = (left - 1) / grain < kPiecesMax;
+      end_item = last_round ? n_items : first_item + kPiecesMax * grain;
+      publish_and_join(last_round ? (left - 1) / grain + 1 : kPiecesMax);
+    }
+  }
+
+  // The job. Written by run() while no piece is open, read by whoever holds a piece.
+  PieceFn fn = nullptr;
+  const void* context = nullptr;
+  int64_t grain = 0;
+  int64_t first_item = 0;
+  int64_t end_item = 0;
+
+  // Words that different threads hammer on lie on cache lines of their own.
+  alignas(64) std::atomic<uint64_t> claim{0};
+  alignas(64) std::atomic<uint32_t> unfinished{0};  // pieces of the job that are not done
+  std::atomic<bool> caller_sleeps{false};
+  alignas(64) std::atomic<uint32_t> sleepers{0};
+  std::atomic<uint32_t> signal{0};
+  std::atomic<bool> stop{false};
+  std::atomic<bool> busy{false};  // a job runs: catches calls that overlap
+
+  uint32_t phase = 0;
+  const std::chrono::microseconds spin;
+  std::vector<std::thread> threads;  // worker i is threads[i - 1]
+};
+
+ThreadPool::ThreadPool(const ThreadPoolOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+ThreadPool::~ThreadPool() = default;
+
+int ThreadPool::n_threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
+
+void ThreadPool::run(int64_t n_items, int64_t grain, PieceFn fn, const void* context) {
+  ASSERT(n_items >= 0);
+  ASSERT(grain >= 1);
+  const bool overlaps = impl_->busy.exchange(true);
+  ASSERT(!overlaps);
+  if (impl_->threads.empty() || n_items <= grain) {
+    for (int64_t begin = 0; begin < n_items;) {
+      const int64_t end = begin + std::min(grain, n_items - begin);
+      fn(context, begin, end, 0);
+      begin = end;
+    }
+  } else {
+    impl_->fn = fn;
+    impl_->context = context;
+    impl_->grain = grain;
+    impl_->run(n_items);
+  }
+  impl_->busy.store(false);
+}
+
+}  // namespace strata
