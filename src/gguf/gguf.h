@@ -1,8 +1,9 @@
 // GGUF containers, versions 2 and 3: a reader that treats every byte as hostile, sets of split files, and a writer.
 // Layout and required behaviour: docs/FORMATS.md (container), after the public GGUF description.
 //
-// Memory: the reader keeps the metadata bytes of each file (at most kMaxMetadataBytes) and views into them; tensor data
-// is never read here.
+// Memory: the reader keeps the metadata bytes of the first file and views into them; of the other files of a set it keeps
+// the tensor infos. Tensor data is never read while opening. The limits below hold for all files of a set together and
+// keep the reader under 100 MB whatever the files say; models in use reach about a third of them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -19,9 +20,13 @@
 
 namespace strata::gguf {
 
-inline constexpr uint64_t kMaxMetadataBytes = uint64_t{96} << 20;
-inline constexpr uint64_t kMaxTensors = 1'000'000;
-inline constexpr uint64_t kMaxEntries = 100'000;
+inline constexpr uint64_t kMaxMetadataBytes = uint64_t{48} << 20;
+inline constexpr uint64_t kMaxStrings = 2'000'000;  // elements of all string arrays
+inline constexpr uint64_t kMaxTensors = 100'000;
+inline constexpr uint64_t kMaxEntries = 10'000;
+inline constexpr uint64_t kMaxKeyBytes = 65535;
+inline constexpr uint64_t kMaxTensorNameBytes = 63;
+inline constexpr uint32_t kMaxAlignment = 65536;
 inline constexpr int kMaxDims = 4;
 inline constexpr int kMaxShards = 1000;
 
@@ -40,7 +45,8 @@ class Value {
   uint64_t count() const { return count_; }                 // elements of an array; else 1
 
   // The value (or element i of an array) as any integer type that holds it; kBadInput when it is not an integer (bools
-  // count as 0 and 1, floats do not) or does not fit.
+  // count as 0 and 1, floats do not), does not fit, or there is no element i. The messages continue "key K ...": "is a
+  // float32, not an integer".
   Result<int64_t> as_int(uint64_t i = 0) const;
   Result<uint64_t> as_uint(uint64_t i = 0) const;
   Result<double> as_float(uint64_t i = 0) const;  // floats and integers
@@ -50,13 +56,17 @@ class Value {
   // All elements of a string array, in one pass (as_string(i) on an array of strings is O(1) too).
   Result<std::vector<std::string_view>> strings() const;
 
+  // The value, or the elements of an array one after another, as encoded in the file; unaligned.
+  std::span<const uint8_t> encoded() const;
+
  private:
   friend class Parser;
   ValueType type_ = ValueType::kUint8;
   ValueType element_type_ = ValueType::kUint8;
   uint64_t count_ = 1;
-  const uint8_t* data_ = nullptr;                 // first element; strings: length-prefixed
-  const std::vector<uint32_t>* string_offsets_ = nullptr;  // arrays of strings: where element i's length prefix lies, from data_
+  const uint8_t* data_ = nullptr;  // first element; strings: length-prefixed
+  // Arrays of strings: where each element's length prefix lies, counted from data_.
+  const std::vector<uint32_t>* string_offsets_ = nullptr;
 };
 
 struct TensorInfo {
@@ -90,10 +100,10 @@ class Model {
   ~Model();
 
   const std::vector<Shard>& shards() const;
-  const std::vector<TensorInfo>& tensors() const;          // in file order, shard after shard
+  const std::vector<TensorInfo>& tensors() const;  // in the order of the infos, shard after shard
   const TensorInfo* find_tensor(std::string_view name) const;
 
-  // Keys of the first shard, in file order.
+  // Keys of the first shard, in file order. Lookups walk this list.
   std::span<const std::pair<std::string, Value>> entries() const;
   const Value* find(std::string_view key) const;
 
@@ -106,7 +116,7 @@ class Model {
   Result<std::string> string_or(std::string_view key, std::string_view fallback) const;
   Result<std::string> require_string(std::string_view key) const;
 
-  // Bytes of a tensor, or of a part of it, into dst.
+  // Bytes of a tensor, or of a part of it, into dst; kBadInput for a range outside the tensor.
   Status read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> dst) const;
 
   const std::string& path() const;  // of the first shard
