@@ -87,7 +87,7 @@ struct DeltaArgs {
 inline constexpr int kDeltaChunk = 64;
 inline int64_t delta_scratch(int dk, int dv) {
   const int64_t l = kDeltaChunk;
-  return 3 * l * l + 2 * l + l * (2 * int64_t{dk} + 3 * int64_t{dv}) + int64_t{dk} * dv;
+  return 2 * l * l + l * (int64_t{dk} + dv) + int64_t{dk} * dv;
 }
 
 struct Kernels {
