@@ -146,12 +146,16 @@ std::string beside(const std::string& file, const std::string& relative) {
 }
 
 // Every word of a CMake file, taken as a path beside it.
+constexpr std::string_view kHere = "${CMAKE_CURRENT_SOURCE_DIR}/";
 void collect_listed(const SourceFile& cmake, std::set<std::string>& listed) {
   for (std::string line : lines_of(cmake.text)) {
     line.resize(std::min(line.find('#'), line.size()));
     for (char& c : line) c = c == '(' || c == ')' || c == '"' || c == ';' ? ' ' : c;
     std::istringstream words(line);
-    for (std::string word; words >> word;) listed.insert(beside(cmake.path, word));
+    for (std::string word; words >> word;) {
+      if (word.starts_with(kHere)) word.erase(0, kHere.size());
+      listed.insert(beside(cmake.path, word));
+    }
   }
 }
 

@@ -168,7 +168,8 @@ TEST(CheckForeignPaths, FindsPathsOfOtherMachines) {
 }
 
 TEST(CheckListed, FindsSourcesThatNobodyBuilds) {
-  const SourceFile cmake = file("src/base/CMakeLists.txt", "strata_library(b SOURCES\n  a.cpp sub/b.cpp) # c.cpp\n");
+  const SourceFile cmake =
+      file("src/base/CMakeLists.txt", "set(x ${CMAKE_CURRENT_SOURCE_DIR}/a.cpp)\nf(b sub/b.cpp) # c.cpp\n");
   const SourceFile above = file("src/CMakeLists.txt", "add_library(x \"quant/../base/d.cpp\")\n");
   const auto findings = check_listed({cmake, above, file("src/base/a.cpp", ""), file("src/base/sub/b.cpp", ""),
                                       file("src/base/c.cpp", ""), file("src/base/d.cpp", ""), file("src/base/e.h", ""),
