@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -31,31 +32,43 @@ class Writer {
   void set_f32s(std::string_view key, std::span<const float> values);
   // A value as it stands in another file.
   void set_value(std::string_view key, const Value& value);
-  void set_alignment(uint32_t alignment);  // default 32
+  void set_alignment(uint32_t alignment);  // default 32; the only way to set general.alignment
 
-  // ne: 1 to 4 dimensions, fastest first. Exactly one of the two is given: bytes that stay alive until write(), or a
+  // ne: 1 to 4 dimensions, fastest first; trailing ones are dropped in the file. Exactly one of the two is given: bytes that stay alive until write(), or a
   // producer that is called once per tensor while writing and appends tensor_bytes bytes through the sink.
   using Sink = std::function<Status(std::span<const std::byte>)>;
   void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::span<const std::byte> bytes);
-  void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::function<Status(const Sink&)> produce);
+  void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne,
+                  std::function<Status(const Sink&)> produce);
 
-  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path.
+  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path; what was wrong with the keys
+  // and tensors added before is kBadInput. What the producers return is passed on.
   Status write(const std::string& path);
 
  private:
-  struct Entry { std::string key; std::vector<uint8_t> bytes; };  // value type and value, as in the file
+  struct Entry {
+    std::string key;
+    std::vector<uint8_t> bytes;  // value type and value, as in the file
+  };
   struct Tensor {
     std::string name;
     quant::Type type;
     std::vector<uint64_t> ne;
     std::span<const std::byte> bytes;
-    std::function<Status(const Sink&)> produce;
+    std::function<Status(const Sink&)> produce;  // null when `bytes` is given
+    uint64_t size = 0;                           // bytes in the file
   };
   void set_raw(std::string_view key, std::vector<uint8_t> bytes);
+  void add(Tensor tensor);
+  void note_problem(std::string text);
+  std::vector<uint8_t> encode_metadata() const;
+
   std::vector<Entry> entries_;
   std::vector<Tensor> tensors_;
+  std::unordered_set<std::string> keys_;
+  std::unordered_set<std::string> tensor_names_;
   uint32_t alignment_ = 32;
-  Status problem_;
+  std::string problem_;  // the first; empty: none
 };
 
 }  // namespace strata::gguf
