@@ -60,7 +60,11 @@ full=no preset=release
 while (($#)); do
   case $1 in
     --full) full=yes ;;
-    --preset) preset=${2:?test.sh: --preset needs a name}; shift ;;
+    --preset)
+      (($# > 1)) || { echo "test.sh: --preset needs a name, one of CMakePresets.json" >&2; exit 2; }
+      preset=$2
+      shift
+      ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; echo "test.sh: unknown option $1" >&2; exit 2 ;;
   esac
