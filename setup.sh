@@ -29,20 +29,23 @@ die() { echo "setup.sh: $*" >&2; exit 1; }
 # True when version $1 is at least version $2.
 at_least() { printf '%s\n%s\n' "$2" "$1" | sort -C -V; }
 
-# Prints those of the packages given that are not installed.
-missing_packages() {
-  local installed
+# Sets `missing` to those of the packages given that are not installed.
+find_missing() {
+  local installed package
   # dpkg-query fails when one of the names is unknown to it; what it prints about the others still counts.
   installed=$(dpkg-query -W -f '${db:Status-Status} ${binary:Package}\n' "$@" 2>/dev/null |
     sed -n 's/^installed \([^:]*\).*/\1/p' || true)
-  comm -13 <(sort -u <<<"$installed") <(printf '%s\n' "$@" | sort -u)
+  missing=()
+  for package in "$@"; do
+    [[ $'\n'$installed$'\n' == *$'\n'$package$'\n'* ]] || missing+=("$package")
+  done
 }
 
 install_packages() {
   command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
     die "apt is not on this system; install these with its own package manager, under its names for them: $*"
   local missing as_root=()
-  mapfile -t missing < <(missing_packages "$@")
+  find_missing "$@"
   ((${#missing[@]})) || return 0
   if ((EUID != 0)); then
     command -v sudo >/dev/null ||
