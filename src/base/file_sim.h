@@ -46,7 +46,7 @@ struct FaultPlan {
     uint64_t read;
     Fault fault;
   };
-  std::vector<At> at;                    // these reads, whatever the probabilities say
+  std::vector<At> at = {};               // these reads, whatever the probabilities say
   double probability[kFaults] = {};      // of each Fault for any other read; their sum is at most 1
   uint64_t seed = 0;                     // what befalls the n-th read depends on the seed and n alone
   int64_t stall_ns = 0;

@@ -19,8 +19,6 @@ constexpr std::array<Setting, kSettings> kTable = {{
 #undef X
 }};
 
-bool auto_allowed(const Setting& row) { return std::string_view(row.default_text) == "auto"; }
-
 bool is_choice(const Setting& row, std::string_view text) {
   std::string_view rest = row.choices;
   for (;;) {
@@ -67,6 +65,11 @@ const Setting* find_setting(std::string_view name) {
     if (name == row.name) return &row;
   }
   return nullptr;
+}
+
+bool auto_allowed(const Setting& setting) {
+  const bool is_number = setting.type == SettingType::kInt || setting.type == SettingType::kFloat;
+  return is_number && std::string_view(setting.default_text) == "auto";
 }
 
 std::string environment_name(const Setting& setting) {

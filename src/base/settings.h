@@ -16,8 +16,8 @@
 namespace strata {
 
 enum class SettingType {
-  kInt,     // within [min, max]; "auto" where auto_allowed
-  kFloat,   // within [min, max]
+  kInt,     // within [min, max]; "auto" where auto_allowed()
+  kFloat,   // the same
   kText,    // any text
   kChoice,  // one of `choices`, separated by |
   kSwitch,  // on | off; as a flag also --name (= on) and --no-name (= off)
@@ -59,6 +59,8 @@ struct Setting {
 std::span<const Setting> all_settings();
 const Setting& setting(Key key);
 const Setting* find_setting(std::string_view name);
+// Whether "auto" is a value of this number: where it is the default.
+bool auto_allowed(const Setting& setting);
 // "STRATA_KV_TYPE" for "kv-type".
 std::string environment_name(const Setting& setting);
 

@@ -25,7 +25,8 @@ std::string flag_text(const Setting& row) {
 std::string allowed_values(const Setting& row) {
   switch (row.type) {
     case SettingType::kInt:
-    case SettingType::kFloat: return format("{} to {}", row.min, row.max);
+    case SettingType::kFloat:
+      return format("{} to {}{}", row.min, row.max, auto_allowed(row) ? ", or auto" : "");
     case SettingType::kText: return "text";
     case SettingType::kChoice: return code(row.choices);
     case SettingType::kSwitch: return code("on|off");

@@ -15,7 +15,7 @@ struct ThreadPoolOptions {
   int n_threads = 1;          // computing threads, the caller among them; >= 1
   // Cores to pin to: worker i runs on cpus[i % size]. Worker 0, the caller, keeps the affinity it has. Empty: nobody is
   // pinned. A core that the process may not use costs a warning.
-  std::vector<int> cpus;
+  std::vector<int> cpus = {};
   int64_t spin_us = 50;       // how long an idle worker spins before it sleeps
 };
 

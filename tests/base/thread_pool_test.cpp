@@ -1,0 +1,196 @@
+// Goal: every item exactly once, no worker twice at the same time, nobody lost asleep, and no thread that still looks at
+// a job after for_each has returned. With spin_us = 0 workers sleep between any two jobs, which is where wake-ups get
+// lost; a rendezvous inside a job hangs if one does. Run under ThreadSanitizer as well.
+#include "base/thread_pool.h"
+
+#include <atomic>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <sched.h>
+
+#include "base/random.h"
+#include "base/topology.h"
+
+namespace strata {
+namespace {
+
+// Runs one job and checks all that for_each promises about it.
+void check_job(ThreadPool& pool, int64_t n_items, int64_t grain) {
+  std::vector<int> visits(static_cast<size_t>(n_items));  // plain: a double visit is a race as well
+  std::vector<std::atomic<int>> inside(static_cast<size_t>(pool.n_threads()));
+  std::atomic<int> broken{0};
+  pool.for_each(n_items, grain, [&](int64_t begin, int64_t end, int worker) {
+    if (worker < 0 || worker >= pool.n_threads() || begin >= end || end - begin > grain) {
+      ++broken;
+      return;
+    }
+    if (inside[static_cast<size_t>(worker)].fetch_add(1) != 0) ++broken;
+    for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+    inside[static_cast<size_t>(worker)].fetch_sub(1);
+  });
+  ASSERT_EQ(broken, 0);
+  for (size_t i = 0; i < visits.size(); ++i) ASSERT_EQ(visits[i], 1) << i;
+}
+
+TEST(ThreadPoolTest, RandomJobsCoverEveryItemOnce) {
+  Random random(1);
+  for (int pools = 0; pools < 40; ++pools) {
+    ThreadPool pool({.n_threads = static_cast<int>(1 + random.below(6)), .spin_us = random.below(2) ? 20 : 0});
+    for (int jobs = 0; jobs < 20; ++jobs) {
+      const auto n_items = static_cast<int64_t>(random.below(3000));
+      const auto grain = static_cast<int64_t>(1 + random.below(random.below(2) ? 8 : 4000));
+      ASSERT_NO_FATAL_FAILURE(check_job(pool, n_items, grain)) << n_items << " items, grain " << grain;
+    }
+  }
+}
+
+TEST(ThreadPoolTest, MorePiecesThanAClaimWordCountsAreStillCoveredOnce) {
+  ThreadPool pool({.n_threads = 3});
+  for (const int64_t n_items : {65534, 65535, 65536, 2 * 65535, 2 * 65535 + 1}) {
+    ASSERT_NO_FATAL_FAILURE(check_job(pool, n_items, 1)) << n_items;
+  }
+  ASSERT_NO_FATAL_FAILURE(check_job(pool, 65536 * 3 + 1, 3));
+}
+
+TEST(ThreadPoolTest, ItemCountsUpToTheTypesLimitDoNotOverflow) {
+  ThreadPool pool({.n_threads = 3});
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t grain : {kMax, kMax - 1, kMax / 2, kMax / 5, kMax / 65535, kMax / 65536, kMax / 70000}) {
+    std::atomic<int64_t> covered{0};
+    std::atomic<int> broken{0};
+    pool.for_each(kMax, grain, [&](int64_t begin, int64_t end, int) {
+      if (begin < 0 || end <= begin || end - begin > grain) ++broken;
+      covered += end - begin;
+    });
+    EXPECT_EQ(covered, kMax) << grain;
+    EXPECT_EQ(broken, 0) << grain;
+  }
+}
+
+TEST(ThreadPoolTest, NoItemsMeansNoCalls) {
+  ThreadPool pool({.n_threads = 2});
+  pool.for_each(0, 10, [](int64_t, int64_t, int) { FAIL(); });
+}
+
+TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
+  ThreadPool one({.n_threads = 1});
+  ThreadPool three({.n_threads = 3});
+  EXPECT_EQ(one.n_threads(), 1);
+  EXPECT_EQ(three.n_threads(), 3);
+  int calls = 0;
+  const auto on_caller = [&, caller = std::this_thread::get_id()](int64_t, int64_t, int worker) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(worker, 0);
+    ++calls;
+  };
+  one.for_each(10, 3, on_caller);
+  EXPECT_EQ(calls, 4);
+  three.for_each(10, 10, on_caller);
+  EXPECT_EQ(calls, 5);
+}
+
+// Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
+void rendezvous(ThreadPool& pool, int jobs) {
+  for (int job = 0; job < jobs; ++job) {
+    std::atomic<int> arrived{0};
+    pool.for_each(pool.n_threads(), 1, [&](int64_t, int64_t, int) {
+      ++arrived;
+      while (arrived < pool.n_threads()) std::this_thread::yield();
+    });
+    ASSERT_EQ(arrived, pool.n_threads());
+  }
+}
+
+TEST(ThreadPoolTest, SleepingWorkersAreWokenForEveryJob) {
+  for (const int n_threads : {2, 4}) {
+    ThreadPool pool({.n_threads = n_threads, .spin_us = 0});
+    rendezvous(pool, 2000);
+  }
+}
+
+TEST(ThreadPoolTest, SpinningWorkersComeToEveryJob) {
+  ThreadPool pool({.n_threads = 2, .spin_us = 1000});
+  rendezvous(pool, 2000);
+}
+
+// The context lives on the stack of one turn of the loop: a worker that comes late and touches it is seen by the
+// sanitizers, and one that computes a piece of another job breaks the sum.
+void tiny_jobs(int64_t spin_us) {
+  ThreadPool pool({.n_threads = 4, .spin_us = spin_us});
+  for (int64_t job = 0; job < 20000; ++job) {
+    int64_t results[3] = {};
+    pool.for_each(3, 1, [&results, job](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) results[i] += job + i;
+    });
+    ASSERT_EQ(results[0], job);
+    ASSERT_EQ(results[1], job + 1);
+    ASSERT_EQ(results[2], job + 2);
+  }
+}
+
+TEST(ThreadPoolTest, LateWorkersNeverTouchTheNextTinyJob) { tiny_jobs(50); }
+TEST(ThreadPoolTest, LateWorkersThatSleptNeverTouchTheNextTinyJob) { tiny_jobs(0); }
+
+TEST(ThreadPoolTest, TheCallerSleepsUntilASlowWorkerIsDone) {
+  ThreadPool pool({.n_threads = 2, .spin_us = 0});
+  for (int job = 0; job < 100; ++job) {
+    int64_t results[2] = {};
+    pool.for_each(2, 1, [&](int64_t begin, int64_t, int worker) {
+      if (worker == 1) {
+        for (int turns = 0; turns < 200; ++turns) std::this_thread::yield();
+      }
+      results[begin] = begin + 1;
+    });
+    ASSERT_EQ(results[0] + results[1], 3);
+  }
+}
+
+TEST(ThreadPoolTest, PoolsComeAndGoWithoutWork) {
+  for (int i = 0; i < 200; ++i) ThreadPool pool({.n_threads = 3, .spin_us = i % 2 ? 50 : 0});
+}
+
+TEST(ThreadPoolTest, WorkersArePinnedInOrderAndTheCallerIsNot) {
+  const std::vector<int> cpus = read_topology().cpus;
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  ThreadPool pool({.n_threads = 3, .cpus = cpus});
+  std::atomic<int> arrived{0};
+  std::atomic<int> wrong{0};
+  pool.for_each(3, 1, [&](int64_t, int64_t, int worker) {
+    ++arrived;
+    while (arrived < 3) std::this_thread::yield();
+    if (worker > 0 && sched_getcpu() != cpus[static_cast<size_t>(worker) % cpus.size()]) ++wrong;
+  });
+  EXPECT_EQ(wrong, 0);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST(ThreadPoolTest, ACoreThatDoesNotExistCostsAWarningOnly) {
+  testing::internal::CaptureStderr();
+  {
+    ThreadPool pool({.n_threads = 2, .cpus = {4095}});
+    rendezvous(pool, 1);
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot pin computing thread 1 to core 4095"),
+            std::string::npos);
+}
+
+TEST(ThreadPoolDeathTest, AJobInsideAJobIsABug) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (const int n_threads : {1, 2}) {
+    const auto nest = [n_threads] {
+      ThreadPool pool({.n_threads = n_threads});
+      pool.for_each(4, 1, [&](int64_t, int64_t, int) { pool.for_each(1, 1, [](int64_t, int64_t, int) {}); });
+    };
+    EXPECT_DEATH(nest(), "overlaps");
+  }
+}
+
+}  // namespace
+}  // namespace strata
