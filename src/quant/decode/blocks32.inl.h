@@ -1,5 +1,5 @@
-// Blocks of 32 with one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1. Where codes are nibbles, byte j holds element j (low)
-// and element j + 16 (high); bit i of qh is the fifth bit of element i.
+// Blocks of 32 with one scale: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1. Where codes are nibbles, byte j holds element j
+// (low) and element j + 16 (high); bit i of qh is the fifth bit of element i.
 #pragma once
 
 #include "quant/decode/format.inl.h"

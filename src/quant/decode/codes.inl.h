@@ -81,15 +81,15 @@ inline Codes shifted_left(Codes x, int shift) { return {_mm_slli_epi16(x.v, shif
 
 // Byte i is -1 where bit i of `bits` is set, else 0.
 inline Codes mask_of_bits(uint32_t bits) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-  return {_mm_movm_epi8(static_cast<__mmask16>(bits))};
-#else
   const __m128i pair = _mm_cvtsi32_si128(static_cast<int>(bits));
+#if defined(__SSSE3__)
+  const __m128i spread = _mm_shuffle_epi8(pair, _mm_set_epi64x(0x0101010101010101, 0));  // 8 x low, 8 x high byte
+#else
   const __m128i doubled = _mm_unpacklo_epi8(pair, pair);
-  const __m128i spread = _mm_shuffle_epi32(_mm_shufflelo_epi16(doubled, 0x50), 0x50);  // 8 x low, 8 x high byte
+  const __m128i spread = _mm_shuffle_epi32(_mm_shufflelo_epi16(doubled, 0x50), 0x50);
+#endif
   const __m128i bit = _mm_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
   return {_mm_cmpeq_epi8(_mm_and_si128(spread, bit), bit)};
-#endif
 }
 
 // -x where the mask is -1.

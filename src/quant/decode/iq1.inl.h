@@ -1,5 +1,5 @@
-// Codebook types of about 1.6 bits: IQ1_S and IQ1_M. 256 elements; an 11-bit index chooses 8 values of -1, 0, 1 that are
-// shifted by +-1/8: (d * (2s + 1)) * (value +- 1/8). Computed in eighths, which is as exact: codes 8 * value +- 1.
+// Codebook types of about 1.6 bits: IQ1_S and IQ1_M. 256 elements; an 11-bit index chooses 8 values of -1, 0, 1 that
+// are shifted by +-1/8: (d * (2s + 1)) * (value +- 1/8). Computed in eighths, which is as exact: codes 8 * value +- 1.
 #pragma once
 
 #include "quant/decode/format.inl.h"
@@ -34,8 +34,8 @@ inline void decode_block_iq1_s(const uint8_t* block, float* out) {
   }
 }
 
-// 0: qs[32]; 32: qh[16], per 16 elements two nibbles: upper 3 index bits and the shift's sign of a run; 48: u16 c[4] with
-// four 3-bit scales each, one per 16 elements, and in the upper nibbles the bits of the f16 d.
+// 0: qs[32]; 32: qh[16], per 16 elements two nibbles: upper 3 index bits and the shift's sign of a run; 48: u16 c[4]
+// with four 3-bit scales each, one per 16 elements, and in the upper nibbles the bits of the f16 d.
 inline void decode_block_iq1_m(const uint8_t* block, float* out) {
   uint32_t c[4];
   for (int i = 0; i < 4; i++) c[i] = u16_at(block + 48 + 2 * i);

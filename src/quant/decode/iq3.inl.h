@@ -23,8 +23,8 @@ inline void decode_block_iq3_xxs(const uint8_t* block, float* out) {
   }
 }
 
-// 0: f16 d; 2: qs[64], low 8 index bits; 66: qh[8], ninth index bits of a group; 74: signs[32]; 106: scales[4], a nibble
-// per group of 32. (d * (1 + 2s)) * (+-magnitude)
+// 0: f16 d; 2: qs[64], low 8 index bits; 66: qh[8], ninth index bits of a group; 74: signs[32]; 106: scales[4], a
+// nibble per group of 32. (d * (1 + 2s)) * (+-magnitude)
 inline void decode_block_iq3_s(const uint8_t* block, float* out) {
   const float d = f16_at(block);
   for (int g = 0; g < 8; g++) {
