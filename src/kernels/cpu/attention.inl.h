@@ -1,7 +1,7 @@
 // The KV cache's element formats, and softmax attention of one row over its blocks.
 #pragma once
 
-#include "kernels/cpu/activation.inl.h"
+#include "kernels/cpu/exp.inl.h"
 #include "kernels/cpu/simd.h"
 #include "quant/type.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/activation.inl.h"
+#include "kernels/cpu/exp.inl.h"
 #include "kernels/cpu/simd.h"
 
 namespace strata::kernels::STRATA_ISA_NS {
