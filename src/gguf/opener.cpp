@@ -1,5 +1,6 @@
 // Opening a model: from a path to the files of its set, and the checks that they belong together.
 #include <map>
+#include <utility>
 
 #include "base/format.h"
 #include "gguf/encoding.h"
@@ -58,7 +59,7 @@ class Opener {
 
   FileSystem& files_;
   Limits left_;                     // of the whole set
-  int64_t tensors_announced_ = -1;  // split.tensors.count of the first file
+  int64_t tensors_announced_ = 0;  // split.tensors.count of the first file
 };
 
 Result<std::unique_ptr<Model>> Model::open(const std::string& path, FileSystem& files) {
@@ -152,11 +153,14 @@ Status Opener::add_file(Model::Impl& impl, const FileSet& set, size_t index) {
   if (index == 0) RETURN_IF_ERROR(check_kind(parsed, path));
 
   left_.tensors -= parsed.tensors.size();
-  for (TensorInfo& tensor : parsed.tensors) {
-    tensor.shard = static_cast<int>(index);
-    impl.tensors.push_back(std::move(tensor));
+  if (index == 0) {
+    impl.tensors = std::exchange(parsed.tensors, {});
+  } else {
+    for (TensorInfo& tensor : parsed.tensors) {
+      tensor.shard = static_cast<int>(index);
+      impl.tensors.push_back(std::move(tensor));
+    }
   }
-  parsed.tensors = {};
   impl.shards.push_back({path, file->size(), parsed.data_offset, parsed.version, parsed.alignment, std::move(file)});
   if (index == 0) {
     // Only the first file's entries stay, so only they count against what the others may use.
@@ -182,8 +186,9 @@ Status Opener::check_split_keys(const ParsedFile& file, const FileSet& set, size
                                               shown(path), said_count, kSplitCountKey, said_count)};
   }
   if (count > 1) {
-    for (const std::string_view key : {kSplitCountKey, kSplitNoKey}) {
-      if (file.find(key)) continue;
+    for (const std::string_view key : {kSplitCountKey, kSplitNoKey, kSplitTensorsKey}) {
+      const bool required = key != kSplitTensorsKey || index == 0;
+      if (!required || file.find(key)) continue;
       return Error{ErrorCode::kBadInput, format("{}: named as one of {} files of a set, but key '{}' is missing",
                                                 shown(path), count, key)};
     }
@@ -219,10 +224,9 @@ Status Opener::check_kind(const ParsedFile& file, const std::string& path) {
 Status Opener::check_total(const Model::Impl& impl, const FileSet& set) {
   if (set.paths.size() == 1) return {};
   if (tensors_announced_ == static_cast<int64_t>(impl.tensors.size())) return {};
-  const std::string said = tensors_announced_ < 0 ? "missing" : std::to_string(tensors_announced_);
-  return Error{ErrorCode::kBadInput, format("{}: key '{}' is {}, but the {} files hold {} tensors",
-                                            shown(set.paths[0]), kSplitTensorsKey, said, set.paths.size(),
-                                            impl.tensors.size())};
+  return Error{ErrorCode::kBadInput,
+               format("{}: key '{}' is {}, but the {} files hold {} tensors", shown(set.paths[0]), kSplitTensorsKey,
+                      tensors_announced_, set.paths.size(), impl.tensors.size())};
 }
 
 Status Opener::index_names(Model::Impl& impl) {

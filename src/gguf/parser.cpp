@@ -31,6 +31,7 @@ Result<ParsedFile> Parser::parse() && {
   for (uint64_t i = 0; i < n_entries_; ++i) RETURN_IF_ERROR(parse_entry(i));
   RETURN_IF_ERROR(check_unique_keys());
   RETURN_IF_ERROR(read_alignment());
+  out_.tensors.reserve(n_tensors_);  // check_count has bounded it
   for (uint64_t i = 0; i < n_tensors_; ++i) RETURN_IF_ERROR(parse_tensor(i));
   out_.data_offset = align_up(position_, out_.alignment);
   // Sizes first: a download that stopped is the most common fault, and its message must not be hidden by another.
@@ -51,8 +52,9 @@ Status Parser::parse_header() {
   ASSIGN_OR_RETURN(out_.version, take_number<uint32_t>());
   RETURN_IF_ERROR(check_version(out_.version));
   ASSIGN_OR_RETURN(n_tensors_, take_number<uint64_t>());
+  RETURN_IF_ERROR(check_count("tensors", n_tensors_, kMinTensorBytes, limits_.tensors));
   ASSIGN_OR_RETURN(n_entries_, take_number<uint64_t>());
-  return check_counts();
+  return check_count("metadata entries", n_entries_, kMinEntryBytes, kMaxEntries);
 }
 
 Status Parser::check_version(uint32_t version) {
@@ -67,23 +69,14 @@ Status Parser::check_version(uint32_t version) {
   return fail(ErrorCode::kUnsupported, format("GGUF version {}, expected 2 or 3: {}", version, advice));
 }
 
-// Counts are bounded by what the rest of the file can hold before any of them is used as a size.
-Status Parser::check_counts() {
-  if (n_tensors_ > bytes_left() / kMinTensorBytes) {
-    return fail(ErrorCode::kBadInput,
-                format("header claims {} tensors, more than the remaining {} bytes can hold", n_tensors_, bytes_left()));
+// A count is bounded by what the rest of the file can hold before it is used as a size.
+Status Parser::check_count(const char* what, uint64_t count, uint64_t min_bytes, uint64_t max) {
+  if (count > bytes_left() / min_bytes) {
+    return fail(ErrorCode::kBadInput, format("header claims {} {}, more than the remaining {} bytes can hold", count, what,
+                                             bytes_left()));
   }
-  if (n_entries_ > bytes_left() / kMinEntryBytes) {
-    return fail(ErrorCode::kBadInput, format("header claims {} metadata entries, more than the remaining {} bytes can hold",
-                                             n_entries_, bytes_left()));
-  }
-  if (n_tensors_ > limits_.tensors) {
-    return fail(ErrorCode::kBadInput, format("header claims {} tensors; a model may have {} and {} are left for this file",
-                                             n_tensors_, kMaxTensors, limits_.tensors));
-  }
-  if (n_entries_ > kMaxEntries) {
-    return fail(ErrorCode::kBadInput,
-                format("header claims {} metadata entries; a file may have {}", n_entries_, kMaxEntries));
+  if (count > max) {
+    return fail(ErrorCode::kBadInput, format("header claims {} {}, at most {} are allowed here", count, what, max));
   }
   return {};
 }

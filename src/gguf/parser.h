@@ -58,7 +58,7 @@ class Parser {
 
   Status parse_header();
   Status check_version(uint32_t version);
-  Status check_counts();
+  Status check_count(const char* what, uint64_t count, uint64_t min_bytes, uint64_t max);
 
   Status parse_entry(uint64_t index);
   Result<Value> parse_value(ValueType type);

@@ -1,0 +1,166 @@
+#include "device/host/host_device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/format.h"
+#include "base/mutex.h"
+#include "device/host/host_ops.h"
+#include "device/recording.h"
+
+namespace strata::device::host {
+namespace {
+
+class HostEvent final : public Event {
+ public:
+  bool done() const override { return true; }
+  void synchronize() const override {}
+};
+
+#if defined(STRATA_DEBUG)
+// Holds the ranges that an operation reaches through a block table to the memory they lie in.
+class BoundsSink final : public RangeSink {
+ public:
+  void add(const Range& r) override {
+    ASSERT(r.offset + static_cast<size_t>(r.rows - 1) * r.stride_bytes + r.row_bytes <= r.memory->bytes());
+  }
+};
+#endif
+
+class HostStream final : public Stream {
+ public:
+  HostStream(HostDevice* device, std::string name) : Stream(device, std::move(name)), compute_(device->compute()) {}
+
+  void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
+            std::source_location) override {
+    ASSERT(dst_offset + bytes <= dst.bytes());
+    ASSERT(src_offset + bytes <= src.bytes());
+    if (!failed()) std::memcpy(dst.address() + dst_offset, src.address() + src_offset, bytes);
+  }
+  void fill_zero(Memory& dst, size_t offset, size_t bytes, std::source_location) override {
+    ASSERT(offset + bytes <= dst.bytes());
+    if (!failed()) std::memset(dst.address() + offset, 0, bytes);
+  }
+
+  // Everything queued is done when the call returns, so events order nothing further.
+  void record(Event&) override {}
+  void wait(const Event&) override {}
+
+  Ticket host_task(const HostTask& task) override {
+    const Ticket ticket{++last_ticket_};
+    if (failed()) return ticket;
+    if (Status status = task.run(); !status.ok()) {
+      failed_ticket_ = ticket.index;
+      task_error_ = std::move(status).error();
+    }
+    return ticket;
+  }
+  void wait(Ticket ticket) override {
+    ASSERT(ticket.index <= last_ticket_);
+    if (failed_ticket_ == ticket.index) abort(task_error_);
+  }
+
+  void abort(Error error) override {
+    const LockGuard lock(mutex_);
+    if (!failed()) error_ = std::move(error);
+    failed_.store(true, std::memory_order_release);
+  }
+  Status synchronize() override {
+    if (!failed()) return {};
+    const LockGuard lock(mutex_);
+    return error_;
+  }
+  void reset() override {
+    const LockGuard lock(mutex_);
+    failed_.store(false, std::memory_order_release);
+    failed_ticket_ = -1;
+    error_ = {};
+  }
+
+ private:
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  void submit(const Launch& launch) override {
+    if (failed()) return;
+    const OpRow& row = op_row(launch.op);
+#if defined(STRATA_DEBUG)
+    BoundsSink bounds;
+    if (row.footprint != nullptr) row.footprint(launch.args, bounds);
+#endif
+    row.run(launch.args, compute_);
+  }
+
+  Compute& compute_;
+  int last_ticket_ = -1;
+  int failed_ticket_ = -1;
+  Error task_error_;
+  std::atomic<bool> failed_{false};
+  mutable Mutex mutex_;  // guards error_ against abort() from other threads
+  Error error_;
+};
+
+constexpr size_t kHugePage = 2 * kMiB;
+
+}  // namespace
+
+template <class M>
+class HostDevice::Owned final : public M {
+ public:
+  using M::M;
+  ~Owned() override {
+    munmap(this->address(), align_up(this->bytes(), 4096));
+    static_cast<HostDevice*>(this->owner())->used_bytes_ -= this->bytes();
+  }
+};
+
+HostDevice::HostDevice(const HostDeviceOptions& options)
+    : budget_bytes_(options.budget_bytes), compute_(options.threads, *options.kernels) {}
+
+HostDevice::~HostDevice() { ASSERT(used_bytes_ == 0); }
+
+template <class M>
+Result<std::unique_ptr<M>> HostDevice::make(size_t bytes, MemoryKind kind, std::string name) {
+  ASSERT(bytes > 0);
+  if (bytes > budget_bytes_ - used_bytes_) {
+    return Error{ErrorCode::kNoMemory,
+                 format("{} for {} does not fit: {} of {} RAM are left; lower --ctx or use --experts mapped",
+                        format_bytes(bytes), name, format_bytes(budget_bytes_ - used_bytes_), format_bytes(budget_bytes_))};
+  }
+  void* address = mmap(nullptr, align_up(bytes, 4096), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) {
+    return Error{ErrorCode::kNoMemory, format("the system has no {} for {}", format_bytes(bytes), name)};
+  }
+  if (bytes >= kHugePage) madvise(address, bytes, MADV_HUGEPAGE);
+#if defined(STRATA_DEBUG)
+  std::memset(address, 0xFF, bytes);  // NaN for whoever reads floats that nothing wrote
+#endif
+  used_bytes_ += bytes;
+  return std::unique_ptr<M>(new Owned<M>(this, kind, std::move(name), static_cast<std::byte*>(address), bytes));
+}
+
+Result<std::unique_ptr<Buffer>> HostDevice::allocate(size_t bytes, std::string name) {
+  return make<Buffer>(bytes, MemoryKind::kDevice, std::move(name));
+}
+Result<std::unique_ptr<HostBuffer>> HostDevice::allocate_host(size_t bytes, MemoryKind kind, std::string name) {
+  ASSERT(kind != MemoryKind::kDevice);
+  return make<HostBuffer>(bytes, kind, std::move(name));
+}
+std::unique_ptr<Stream> HostDevice::make_stream(std::string name) {
+  return std::make_unique<HostStream>(this, std::move(name));
+}
+std::unique_ptr<Event> HostDevice::make_event() { return std::make_unique<HostEvent>(); }
+Result<std::unique_ptr<Graph>> HostDevice::capture(const std::function<void(Stream&)>& enqueue) {
+  std::unique_ptr<Recording> recording = Recording::capture(this, enqueue);
+  int64_t scratch = 0;
+  recording->for_each_launch([&](const Launch& launch) {
+    scratch = std::max(scratch, op_row(launch.op).scratch_floats(launch.args));
+  });
+  RETURN_IF_ERROR(compute_.reserve_scratch(scratch));
+  return std::unique_ptr<Graph>(std::move(recording));
+}
+
+}  // namespace strata::device::host

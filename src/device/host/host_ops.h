@@ -1,0 +1,41 @@
+// Each operation on the host: run() computes it on the pool, scratch_floats() says what scratch it takes per thread.
+#pragma once
+
+#include "device/host/compute.h"
+#include "device/ops/all.h"
+
+namespace strata::device::host {
+
+void run(const Embed& op, Compute& compute);
+void run(const RmsNorm& op, Compute& compute);
+void run(const MatMul& op, Compute& compute);
+void run(const SiluMul& op, Compute& compute);
+void run(const AddGated& op, Compute& compute);
+void run(const GatherRows& op, Compute& compute);
+void run(const RopeAngles& op, Compute& compute);
+void run(const RopeAppend& op, Compute& compute);
+void run(const Attention& op, Compute& compute);
+void run(const Router& op, Compute& compute);
+void run(const Combine& op, Compute& compute);
+void run(const DeltaConv& op, Compute& compute);
+void run(const DeltaGates& op, Compute& compute);
+void run(const DeltaNet& op, Compute& compute);
+void run(const GatedNorm& op, Compute& compute);
+
+// Operations without scratch need no overload.
+template <class Op>
+int64_t scratch_floats(const Op&) { return 0; }
+int64_t scratch_floats(const MatMul& op);
+int64_t scratch_floats(const Attention& op);
+int64_t scratch_floats(const Router& op);
+int64_t scratch_floats(const DeltaNet& op);
+
+// The table of AllOps for launches.
+struct OpRow {
+  void (*run)(const void* args, Compute& compute);
+  int64_t (*scratch_floats)(const void* args);
+  void (*footprint)(const void* args, RangeSink& sink);  // null for operations whose views say it all
+};
+const OpRow& op_row(int op);
+
+}  // namespace strata::device::host

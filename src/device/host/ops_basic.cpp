@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "device/host/host_ops.h"
+
+namespace strata::device::host {
+
+void run(const Embed& op, Compute& compute) {
+  const kernels::Matrix table = op.table.matrix();
+  compute.pool().for_each(op.live.data()[0], 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      const int64_t id = op.ids.data()[r];
+      DASSERT(id >= 0);
+      DASSERT(id < table.rows);
+      compute.kernels().decode(table.type, table.data + static_cast<size_t>(id) * table.row_bytes, op.y.row(r),
+                               static_cast<size_t>(table.cols));
+    }
+  });
+}
+
+void run(const RmsNorm& op, Compute& compute) {
+  compute.pool().for_each(op.live.data()[0], 4, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      compute.kernels().rms_norm(op.x.row(r), op.gain.data(), op.y.row(r), op.x.cols, op.eps);
+    }
+  });
+}
+
+int64_t scratch_floats(const MatMul& op) {
+  return matmul_scratch(op.w.cols) + (op.accumulate || !op.bias.empty() ? kRowGrain * kTokenTile : 0);
+}
+
+void run(const MatMul& op, Compute& compute) {
+  const kernels::Matrix w = op.w.matrix();
+  const int64_t n_tokens = op.live.data()[0];
+  if (!op.accumulate && op.bias.empty()) {
+    matmul(compute, w, op.x.data(), op.x.stride, n_tokens, op.y.data(), op.y.stride);
+    return;
+  }
+  // Products of a few rows go to scratch first, then bias and the old value join them, always in that order.
+  const auto add_rows = [&](int64_t first, int64_t count, int64_t t0, int64_t tokens, const float* product) {
+    for (int64_t t = 0; t < tokens; t++) {
+      float* y = op.y.row(t0 + t) + first;
+      for (int64_t i = 0; i < count; i++) {
+        float value = product[t * kRowGrain + i];
+        if (!op.bias.empty()) value += op.bias.data()[first + i];
+        y[i] = op.accumulate ? y[i] + value : value;
+      }
+    }
+  };
+  compute.pool().for_each(w.rows, compute.grain(w.rows, kRowGrain), [&](int64_t begin, int64_t end, int worker) {
+    float* scratch = compute.scratch(worker, matmul_scratch(w.cols) + kRowGrain * kTokenTile);
+    float* product = scratch + matmul_scratch(w.cols);
+    for (int64_t first = begin; first < end; first += kRowGrain) {
+      const int64_t count = std::min(kRowGrain, end - first);
+      kernels::Matrix rows = w;
+      rows.data += static_cast<size_t>(first) * w.row_bytes;
+      rows.rows = count;
+      for (int64_t t = 0; t < n_tokens; t += kTokenTile) {
+        const int64_t tokens = std::min(kTokenTile, n_tokens - t);
+        compute.kernels().matmul(rows, 0, count, op.x.row(t), op.x.stride, tokens, product, kRowGrain, scratch);
+        add_rows(first, count, t, tokens, product);
+      }
+    }
+  });
+}
+
+void run(const SiluMul& op, Compute& compute) {
+  compute.pool().for_each(op.live.data()[0], 4, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      compute.kernels().silu_mul(op.gate.row(r), op.up.row(r), op.gate.row(r), op.gate.cols);
+    }
+  });
+}
+
+void run(const AddGated& op, Compute& compute) {
+  compute.pool().for_each(op.live.data()[0], 4, [&](int64_t begin, int64_t end, int) {
+    for (int64_t r = begin; r < end; r++) {
+      const float factor = op.gate.empty() ? 1.0f : 1.0f / (1.0f + std::exp(-op.gate.row(r)[0]));
+      compute.kernels().axpy(factor, op.y.row(r), op.x.row(r), op.x.cols);
+    }
+  });
+}
+
+void run(const GatherRows& op, Compute&) {
+  for (int64_t i = 0; i < op.live.data()[0]; i++) {
+    std::memcpy(op.y.row(i), op.x.row(op.rows.data()[i]), static_cast<size_t>(op.x.cols) * sizeof(float));
+  }
+}
+
+}  // namespace strata::device::host

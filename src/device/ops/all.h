@@ -1,0 +1,37 @@
+// The list of operations: one row each. Devices build their tables from it, so an operation that a device does not
+// implement fails to compile.
+#pragma once
+
+#include "device/ops/attention.h"
+#include "device/ops/basic.h"
+#include "device/ops/delta_net.h"
+#include "device/ops/moe.h"
+
+namespace strata::device {
+
+template <class... Ops>
+struct OpList {
+  static constexpr int kCount = sizeof...(Ops);
+  template <class Op>
+  static constexpr int index() {
+    constexpr bool same[] = {std::is_same_v<Op, Ops>...};
+    for (int i = 0; i < kCount; i++) {
+      if (same[i]) return i;
+    }
+    return -1;
+  }
+};
+
+using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows,
+                      RopeAngles, RopeAppend, Attention,
+                      Router, Combine,
+                      DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
+
+template <class Op>
+constexpr int op_index() {
+  constexpr int index = AllOps::index<Op>();
+  static_assert(index >= 0, "the operation is missing in AllOps");
+  return index;
+}
+
+}  // namespace strata::device

@@ -1,0 +1,40 @@
+#include "engine/config.h"
+
+#include "base/bytes.h"
+#include "base/format.h"
+#include "base/topology.h"
+
+namespace strata::engine {
+namespace {
+
+uint64_t gib(double value) { return static_cast<uint64_t>(value * static_cast<double>(kGiB)); }
+
+}  // namespace
+
+Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_kv) {
+  EngineConfig config;
+  const std::string& device = settings.text(Key::kDevice);
+  if (device != "cpu") {
+    return Error{ErrorCode::kUnsupported, format("--device {}: this build computes on cpu only", printable(device))};
+  }
+  const std::string& kv = settings.text(Key::kKvType);
+  config.kv_type = kv == "f32" ? kernels::KvType::kF32 : kv == "f16" ? kernels::KvType::kF16 : auto_kv;
+  if (!settings.is_auto(Key::kCtx)) config.context = settings.integer(Key::kCtx);
+  if (!settings.is_auto(Key::kThreads)) config.threads = static_cast<int>(settings.integer(Key::kThreads));
+  if (!settings.text(Key::kCpus).empty()) {
+    ASSIGN_OR_RETURN(config.cpus, parse_cpu_list(settings.text(Key::kCpus)));
+  }
+  const std::string& experts = settings.text(Key::kExperts);
+  config.experts = experts == "arena"    ? ExpertPlace::kArena
+                   : experts == "mapped" ? ExpertPlace::kMapped
+                                         : ExpertPlace::kAuto;
+  config.ram_bytes = gib(settings.number(Key::kRamGib));
+  config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
+  config.chunk = static_cast<int>(settings.integer(Key::kChunk));
+  config.deterministic = settings.on(Key::kDeterministic);
+  config.use_graphs = settings.on(Key::kGraph);
+  config.isa = settings.text(Key::kIsa);
+  return config;
+}
+
+}  // namespace strata::engine

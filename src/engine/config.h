@@ -1,0 +1,37 @@
+// What an engine is opened with: the settings of design, parsed and checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/settings.h"
+#include "kernels/kernels.h"
+
+namespace strata::engine {
+
+enum class ExpertPlace { kAuto, kArena, kMapped };
+
+struct EngineConfig {
+  kernels::KvType kv_type = kernels::KvType::kF32;
+  int64_t context = 0;          // tokens of a sequence; 0: the model's own, at most kAutoContext
+  int threads = 0;              // computing threads; 0: one per physical core
+  std::vector<int> cpus;        // cores to use; empty: all that the process may
+  ExpertPlace experts = ExpertPlace::kAuto;
+  uint64_t ram_bytes = 0;       // RAM the plan may count on; 0: what the system says
+  uint64_t ram_headroom_bytes = 0;
+  int chunk = 512;              // prompt tokens computed together
+  bool deterministic = false;
+  bool use_graphs = true;
+  std::string isa = "auto";
+  int max_sequences = 1;
+  int max_checkpoints = 0;
+};
+inline constexpr int64_t kAutoContext = 8192;
+
+// From the settings of a command. `auto_kv` is what --kv-type auto means there. kUnsupported for a device this build does
+// not have.
+Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_kv);
+
+}  // namespace strata::engine

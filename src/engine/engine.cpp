@@ -1,0 +1,181 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/topology.h"
+#include "device/host/host_device.h"
+
+namespace strata::engine {
+namespace {
+
+// Rows of the head computed at once: enough to share each row of the output matrix, few enough that the logits of a
+// large vocabulary stay small.
+constexpr int kMaxOutputs = 32;
+
+ThreadPoolOptions thread_options(const EngineConfig& config) {
+  const Topology topology = read_topology();
+  ThreadPoolOptions options;
+  options.cpus = config.cpus.empty() ? topology.physical_cores : config.cpus;
+  options.n_threads = config.threads > 0 ? config.threads : static_cast<int>(options.cpus.size());
+  // More threads than cores share them as the system sees fit.
+  if (options.n_threads > static_cast<int>(options.cpus.size())) options.cpus.clear();
+  return options;
+}
+
+// Bytes of everything but the routed experts' blobs.
+uint64_t dense_bytes(const gguf::Model& model, const experts::ExpertLayout& layout) {
+  uint64_t total = 0;
+  for (const gguf::TensorInfo& t : model.tensors()) total += t.bytes;
+  for (const experts::LayerLayout& layer : layout.layers()) {
+    for (const experts::BlobPart& part : layer.parts) total -= std::min<uint64_t>(total, part.bytes * part.places.size());
+  }
+  return total;
+}
+
+// Every MoE layer needs the experts that the layout may lack.
+Status check_layout(const gguf::Model& model, const experts::ExpertLayout& layout) {
+  for (size_t i = 0; i < layout.layers().size(); i++) {
+    if (layout.layers()[i].n_experts == 0) {
+      return Error{ErrorCode::kBadInput, format("{}: tensor blk.{}.ffn_gate_exps.weight is missing", model.path(), i)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Engine::~Engine() {
+  // Streams and buffers go before the device they belong to.
+  pool_.reset();
+  part_.reset();
+  source_.reset();
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const EngineConfig& config, Stats& stats) {
+  std::unique_ptr<Engine> engine(new Engine(model, stats));
+  RETURN_IF_ERROR(engine->choose(config));
+  RETURN_IF_ERROR(engine->load(config));
+  log_info("{}", engine->describe());
+  return engine;
+}
+
+Status Engine::choose(const EngineConfig& config) {
+  config_ = config;
+  ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
+  ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
+  ASSIGN_OR_RETURN(layout_, experts::ExpertLayout::from_model(model_, hp_.n_layers, hp_.dim, hp_.expert_ffn,
+                                                              hp_.route.n_experts));
+  RETURN_IF_ERROR(check_layout(model_, layout_));
+  const int64_t context = config.context > 0 ? config.context : std::min(hp_.context_length, kAutoContext);
+  step_limits_.max_rows = std::max(static_cast<int>(std::min<int64_t>(config.chunk, context)), config.max_sequences);
+  step_limits_.max_outputs = std::min(kMaxOutputs, step_limits_.max_rows);
+  state_limits_ = {.max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
+
+  uint64_t ram = config.ram_bytes;
+  if (ram == 0) {
+    ASSIGN_OR_RETURN(ram, available_ram_bytes());
+    ram -= std::min(ram, config.ram_headroom_bytes);
+  }
+  const uint64_t dense = dense_bytes(model_, layout_);
+  if (dense > ram) {
+    return Error{ErrorCode::kNoMemory,
+                 format("{}: the weights beside the experts take {}, but only {} of RAM may be used; set --ram-gib or lower "
+                        "--ram-headroom-gib", model_.path(), format_bytes(dense), format_bytes(ram))};
+  }
+  if (config_.experts == ExpertPlace::kAuto) {
+    config_.experts = layout_.total_bytes() + dense <= ram ? ExpertPlace::kArena : ExpertPlace::kMapped;
+  }
+  if (config_.experts == ExpertPlace::kArena && layout_.total_bytes() + dense > ram) {
+    return Error{ErrorCode::kNoMemory,
+                 format("{}: the experts take {} and the other weights {}, but only {} of RAM may be used; use --experts mapped",
+                        model_.path(), format_bytes(layout_.total_bytes()), format_bytes(dense), format_bytes(ram))};
+  }
+  ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config.isa.c_str()));
+  auto device = std::make_unique<device::host::HostDevice>(
+      device::host::HostDeviceOptions{.budget_bytes = ram, .threads = thread_options(config), .kernels = kernels});
+  compute_ = &device->compute();
+  device_ = std::move(device);
+  return {};
+}
+
+Status Engine::load(const EngineConfig& config) {
+  if (config_.experts == ExpertPlace::kArena) {
+    ASSIGN_OR_RETURN(source_, experts::make_arena_source(model_, layout_, *device_, compute_->pool(), stats_));
+  } else {
+    ASSIGN_OR_RETURN(source_, experts::make_mapped_source(model_, layout_, stats_));
+  }
+  const model::PartSpec spec{.model = model_, .arch = *arch_, .hp = hp_, .layout = layout_, .source = *source_,
+                             .device = *device_, .compute = *compute_, .stats = stats_, .first = 0, .last = hp_.n_layers};
+  const model::PartOptions options{.step = step_limits_, .state = state_limits_, .kv_type = config.kv_type,
+                                   .numeric = {.deterministic = config.deterministic}, .use_graphs = config.use_graphs};
+  ASSIGN_OR_RETURN(part_, model::Part::create(spec, options));
+  const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
+  pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
+  return {};
+}
+
+std::string Engine::describe() const {
+  return format("{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}), other weights {}, "
+                "context {} tokens, {} of RAM in use",
+                hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
+                kernels::isa_name(compute_->kernels().isa), compute_->pool().n_threads(), source_->name(),
+                format_bytes(layout_.total_bytes()), format_bytes(part_->weight_bytes()), context(),
+                format_bytes(device_->used_bytes()));
+}
+
+Status Engine::finish_step() {
+  Status status = part_->stream().synchronize();
+  if (!status.ok()) part_->stream().reset();
+  if (status.ok()) status = source_->health();
+  return status;
+}
+
+Status Engine::step(std::span<const model::BatchRows> batch) {
+  int64_t n = 0;
+  for (const model::BatchRows& rows : batch) {
+    for (const int32_t id : rows.ids) {
+      if (id < 0 || id >= hp_.n_vocab) {
+        return Error{ErrorCode::kBadInput, format("token id {} is outside the vocabulary of {}", id, hp_.n_vocab)};
+      }
+    }
+    n += static_cast<int64_t>(rows.ids.size());
+    RETURN_IF_ERROR(rows.sequence->reserve(static_cast<int64_t>(rows.ids.size())));
+  }
+  ASSERT(n > 0);
+  ASSERT(n <= step_limits_.max_rows);
+  part_->forward(0, hp_.n_layers, batch);
+  RETURN_IF_ERROR(finish_step());
+  for (const model::BatchRows& rows : batch) rows.sequence->advance(static_cast<int64_t>(rows.ids.size()));
+  rows_in_step_ = n;
+  stats_.add(Counter::kSteps);
+  stats_.add(Counter::kTokensForward, n);
+  return {};
+}
+
+Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
+  for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(step_limits_.max_outputs)) {
+    const auto some = rows.subspan(first, std::min(static_cast<size_t>(step_limits_.max_outputs), rows.size() - first));
+    for (const int32_t row : some) ASSERT(row >= 0 && row < rows_in_step_);
+    part_->head(some);
+    RETURN_IF_ERROR(finish_step());
+    for (size_t i = 0; i < some.size(); i++) {
+      RETURN_IF_ERROR(sink(some[i], part_->logits(static_cast<int64_t>(i))));
+    }
+  }
+  return {};
+}
+
+Status Engine::prefill(model::SequenceState& sequence, std::span<const int32_t> ids, const ChunkDone& chunk_done) {
+  for (size_t first = 0; first < ids.size(); first += static_cast<size_t>(step_limits_.max_rows)) {
+    const auto chunk = ids.subspan(first, std::min(static_cast<size_t>(step_limits_.max_rows), ids.size() - first));
+    const model::BatchRows batch[] = {{&sequence, chunk}};
+    RETURN_IF_ERROR(step(batch));
+    if (chunk_done) RETURN_IF_ERROR(chunk_done(static_cast<int64_t>(first), static_cast<int64_t>(chunk.size())));
+  }
+  return {};
+}
+
+}  // namespace strata::engine

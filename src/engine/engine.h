@@ -1,0 +1,72 @@
+// A model opened for computing: its device, expert source and layers, and the steps of sequences through them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/file.h"
+#include "base/stats.h"
+#include "engine/config.h"
+#include "gguf/gguf.h"
+#include "model/part.h"
+
+namespace strata::engine {
+
+// Used by one thread. A failing step ends with an error and leaves the engine usable.
+class Engine {
+ public:
+  // Decides where everything goes, says what does not fit before it loads anything, then loads. `model` and `stats`
+  // outlive the engine.
+  static Result<std::unique_ptr<Engine>> open(const gguf::Model& model, const EngineConfig& config, Stats& stats);
+  ~Engine();
+
+  const model::HParams& hparams() const { return hp_; }
+  int64_t n_vocab() const { return hp_.n_vocab; }
+  int64_t context() const { return state_limits_.max_tokens; }
+  int max_rows() const { return step_limits_.max_rows; }
+  // What was chosen, for people: device, kernels, threads, where experts are, memory.
+  std::string describe() const;
+
+  // kNoMemory when config.max_sequences are in use. The sequence must die before the engine.
+  Result<model::SequenceState> make_sequence() { return pool_->make_sequence(); }
+
+  // One step: the rows of all sequences together, at most max_rows(), each sequence at most once. On success the
+  // sequences have advanced; on failure they are as before. kBadInput for ids outside the vocabulary or rows past the
+  // context.
+  Status step(std::span<const model::BatchRows> batch);
+
+  // Receives the logits [n_vocab] of a row of the last step.
+  using LogitsSink = std::function<Status(int64_t row, std::span<const float> logits)>;
+  // Computes the head for `rows` of the last step, in their order.
+  Status logits(std::span<const int32_t> rows, const LogitsSink& sink);
+
+  // Runs ids through a sequence in chunks. `chunk_done(first, n)` is called after each, while its rows can be asked for
+  // logits; empty for none.
+  using ChunkDone = std::function<Status(int64_t first, int64_t n)>;
+  Status prefill(model::SequenceState& sequence, std::span<const int32_t> ids, const ChunkDone& chunk_done);
+
+ private:
+  explicit Engine(const gguf::Model& model, Stats& stats) : model_(model), stats_(stats) {}
+  Status choose(const EngineConfig& config);
+  Status load(const EngineConfig& config);
+  Status finish_step();
+
+  const gguf::Model& model_;
+  Stats& stats_;
+  EngineConfig config_;
+  model::HParams hp_;
+  const model::ArchInfo* arch_ = nullptr;
+  experts::ExpertLayout layout_;
+  model::StepLimits step_limits_;
+  model::StateLimits state_limits_;
+  std::unique_ptr<device::Device> device_;
+  device::host::Compute* compute_ = nullptr;
+  std::unique_ptr<experts::ExpertSource> source_;
+  std::unique_ptr<model::Part> part_;
+  std::unique_ptr<model::SequencePool> pool_;
+  int64_t rows_in_step_ = 0;
+};
+
+}  // namespace strata::engine

@@ -1,0 +1,75 @@
+// Where expert bytes are read from, and the leases through which they are reachable.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/result.h"
+#include "base/stats.h"
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "experts/expert.h"
+
+namespace strata::experts {
+
+class ExpertSource;
+
+// The right to read one blob. The bytes stay valid while the lease lives, and beyond it until every copy noted with
+// note_async_read has run. Movable; releasing is the destructor's.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept { *this = std::move(other); }
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease() { release(); }
+
+  bool valid() const { return source_ != nullptr; }
+  ExpertKey key() const { return key_; }
+  // Bytes of part i of the layer's layout; no alignment is promised.
+  const std::byte* part(int i) const { return parts_[i]; }
+  // Puts a fence on the bytes: a copy out of them was just queued on the stream.
+  void note_async_read(device::Stream& stream);
+  void release();
+
+ private:
+  friend class ExpertSource;
+  ExpertSource* source_ = nullptr;
+  ExpertKey key_;
+  uint32_t place_ = 0;  // the source's own name for where the blob is
+  const std::byte* parts_[kMaxParts] = {};
+};
+
+// Yields the bytes of experts. Thread-safe. Must outlive its leases.
+class ExpertSource {
+ public:
+  virtual ~ExpertSource() = default;
+  virtual const char* name() const = 0;
+
+  // A lease without I/O and without blocking, or nothing.
+  virtual std::optional<Lease> try_lease(ExpertKey key) = 0;
+  // A lease for each key, reading what is not in memory; may block. Keys are distinct; leases has as many elements.
+  // On failure no lease of the call is held, and the error names the file.
+  virtual Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) = 0;
+
+  // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes a
+  // token.
+  virtual Status health() const { return {}; }
+
+ protected:
+  Lease make_lease(ExpertKey key, uint32_t place, std::span<const std::byte* const> parts);
+  virtual void release(uint32_t place) = 0;
+  virtual void note_async_read(uint32_t place, device::Stream& stream) = 0;
+  friend class Lease;
+};
+
+// Every blob copied into one range of RAM at start, 64-byte aligned parts. Leases cost nothing.
+// Reads with the threads of `pool`; kIo names the file and offset of a failed read, kNoMemory both sizes.
+Result<std::unique_ptr<ExpertSource>> make_arena_source(const gguf::Model& model, const ExpertLayout& layout,
+                                                        device::Device& host, ThreadPool& pool, Stats& stats);
+
+// The pages of the model's files, mapped read-only. Costs no RAM of its own; the system reads pages as they are touched.
+Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout, Stats& stats);
+
+}  // namespace strata::experts

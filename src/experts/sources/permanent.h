@@ -1,0 +1,42 @@
+// Leases of sources whose bytes stay where they are as long as the source lives: nothing to release, no fence to keep.
+#pragma once
+
+#include "experts/source.h"
+
+namespace strata::experts {
+
+class PermanentSource : public ExpertSource {
+ public:
+  PermanentSource(const ExpertLayout& layout, Stats& stats, Counter counter)
+      : layout_(layout), stats_(stats), counter_(counter) {}
+
+  std::optional<Lease> try_lease(ExpertKey key) override {
+    const LayerLayout& layer = layout_.layer(key.layer);
+    ASSERT(key.expert >= 0);
+    ASSERT(key.expert < layer.n_experts);
+    const std::byte* parts[kMaxParts];
+    for (size_t i = 0; i < layer.parts.size(); i++) parts[i] = address(key, static_cast<int>(i));
+    stats_.add(counter_);
+    return make_lease(key, 0, {parts, layer.parts.size()});
+  }
+
+  Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
+    ASSERT(keys.size() == leases.size());
+    RETURN_IF_ERROR(health());
+    for (size_t i = 0; i < keys.size(); i++) leases[i] = *try_lease(keys[i]);
+    return {};
+  }
+
+ protected:
+  virtual const std::byte* address(ExpertKey key, int part) const = 0;
+  void release(uint32_t) override {}
+  void note_async_read(uint32_t, device::Stream&) override {}
+
+  const ExpertLayout& layout_;
+  Stats& stats_;
+
+ private:
+  Counter counter_;
+};
+
+}  // namespace strata::experts

@@ -1,0 +1,81 @@
+// The frame of architectures whose layers are one after another `x += mixer(norm(x)); x += experts(norm(x))` with one
+// residual stream.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/format.h"
+#include "model/arch/arch.h"
+#include "model/blocks/ends.h"
+#include "model/blocks/moe.h"
+
+namespace strata::model {
+
+// Mixer: what stands between the first norm and the residual. It has declare(hp, act) and enqueue(ctx, layer).
+template <class Mixer>
+class LayeredNetwork final : public Network {
+ public:
+  struct Layer {
+    device::In<float> mixer_norm, ffn_norm;
+    Mixer mixer;
+    MoeBlock moe;
+  };
+
+  LayeredNetwork(const HParams& hp, int first, EndsBlock ends, std::vector<Layer> layers)
+      : hp_(hp), first_(first), ends_(std::move(ends)), layers_(std::move(layers)) {}
+
+  void declare(Activations& act) const override {
+    ends_.declare(hp_, act);
+    for (const Layer& layer : layers_) {
+      layer.mixer.declare(hp_, act);
+      layer.moe.declare(hp_, act);
+    }
+  }
+  void enqueue_start(const StepContext& ctx, bool embed) const override { ends_.enqueue_start(ctx, embed); }
+  void enqueue_layer(const StepContext& ctx, int index) const override {
+    const Layer& layer = layers_[static_cast<size_t>(index - first_)];
+    norm(ctx, layer.mixer_norm);
+    layer.mixer.enqueue(ctx, index);
+    norm(ctx, layer.ffn_norm);
+    layer.moe.enqueue(ctx, index);
+  }
+  void enqueue_head(const StepContext& ctx, int64_t outputs) const override { ends_.enqueue_head(ctx, outputs); }
+
+ private:
+  void norm(const StepContext& ctx, const device::In<float>& gain) const {
+    ctx.stream.enqueue(device::RmsNorm{.x = ctx.hidden(), .gain = gain, .live = ctx.in.live(), .y = ctx.normed(), .eps = hp_.eps});
+  }
+  HParams hp_;
+  int first_;
+  EndsBlock ends_;
+  std::vector<Layer> layers_;
+};
+
+// How an architecture's layers differ in what is loaded.
+template <class Mixer>
+struct LayeredRecipe {
+  const char* ffn_norm;  // name of the second norm
+  bool output_required;  // no tied embedding
+  experts::ExpertFormula formula;
+  Result<Mixer> (*load_mixer)(const NetworkSpec& spec, const std::string& prefix, int layer);
+};
+
+template <class Mixer>
+Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const LayeredRecipe<Mixer>& recipe) {
+  using Layers = LayeredNetwork<Mixer>;
+  std::vector<typename Layers::Layer> layers;
+  for (int i = spec.first; i < spec.last; i++) {
+    const std::string prefix = format("blk.{}.", i);
+    typename Layers::Layer layer;
+    ASSIGN_OR_RETURN(layer.mixer_norm, spec.loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
+    ASSIGN_OR_RETURN(layer.mixer, recipe.load_mixer(spec, prefix, i));
+    ASSIGN_OR_RETURN(layer.ffn_norm, spec.loader.vector(prefix + recipe.ffn_norm, spec.hp.dim));
+    ASSIGN_OR_RETURN(layer.moe, MoeBlock::load(spec, prefix, recipe.formula));
+    layers.push_back(std::move(layer));
+  }
+  ASSIGN_OR_RETURN(EndsBlock ends, EndsBlock::load(spec, recipe.output_required));
+  return std::unique_ptr<Network>(new Layers(spec.hp, spec.first, std::move(ends), std::move(layers)));
+}
+
+}  // namespace strata::model

@@ -1,0 +1,38 @@
+// Grouped-query attention: projections, per-head norms, rope, paged cache, sinks, output gate, output matrix.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/network.h"
+
+namespace strata::model {
+
+struct AttentionOptions {
+  bool gated = false;    // each head's query rows are followed by its gate rows
+  bool q_k_norm = false; // attn_q_norm and attn_k_norm are required
+  bool sinks = false;    // attn_sinks is required
+};
+
+class AttentionBlock {
+ public:
+  // Loads blk.N.attn_q, attn_k, attn_v (or the fused attn_qkv), attn_output, and biases where the file has them.
+  static Result<AttentionBlock> load(const NetworkSpec& spec, const std::string& prefix, const AttentionOptions& options);
+  void declare(const HParams& hp, Activations& act) const;
+  // hidden += attention(normed)
+  void enqueue(const StepContext& ctx, int layer) const;
+
+ private:
+  // A projection into columns [column, column + weight.rows) of q | k | v.
+  struct Projection {
+    device::Weight weight;
+    device::In<float> bias;
+    int64_t column;
+  };
+  std::vector<Projection> projections_;
+  device::Weight output_;
+  device::In<float> output_bias_, q_norm_, k_norm_, sinks_;
+  AttentionOptions options_;
+};
+
+}  // namespace strata::model

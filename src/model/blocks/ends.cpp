@@ -1,0 +1,56 @@
+#include "model/blocks/ends.h"
+
+namespace strata::model {
+
+Result<EndsBlock> EndsBlock::load(const NetworkSpec& spec, bool output_required) {
+  const HParams& hp = spec.hp;
+  EndsBlock block;
+  const bool last_part = spec.last == hp.n_layers;
+  const bool tied = last_part && !output_required && !spec.loader.has("output.weight");
+  if (spec.first == 0 || tied) {
+    ASSIGN_OR_RETURN(block.embedding_, spec.loader.matrix("token_embd.weight", hp.dim, hp.n_vocab));
+  }
+  if (last_part) {
+    ASSIGN_OR_RETURN(block.output_norm_, spec.loader.vector("output_norm.weight", hp.dim));
+    if (tied) {
+      block.output_ = block.embedding_;
+    } else {
+      ASSIGN_OR_RETURN(block.output_, spec.loader.matrix("output.weight", hp.dim, hp.n_vocab));
+    }
+  }
+  const kernels::RopeFrequencies rope = kernels::rope_frequencies(hp.rope);
+  block.rope_magnitude_ = rope.magnitude;
+  ASSIGN_OR_RETURN(block.inv_freq_, spec.loader.constant("rope frequencies", rope.inv_freq));
+  return block;
+}
+
+void EndsBlock::declare(const HParams& hp, Activations& act) const {
+  act.need(Act::kHidden, hp.dim);
+  act.need(Act::kNormed, hp.dim);
+  act.need(Act::kRope, hp.rope.n_rot);
+  if (output_.empty()) return;
+  act.need(Act::kOutputHidden, hp.dim);
+  act.need(Act::kOutputNormed, hp.dim);
+  act.need(Act::kLogits, hp.n_vocab);
+}
+
+void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
+  if (embed) {
+    ctx.stream.enqueue(device::Embed{.table = embedding_, .ids = ctx.in.ids(ctx.rows), .live = ctx.in.live(), .y = ctx.hidden()});
+  }
+  ctx.stream.enqueue(device::RopeAngles{.positions = ctx.in.row_map(ctx.rows).positions, .inv_freq = inv_freq_,
+                                        .live = ctx.in.live(), .cos_sin = ctx.cos_sin(), .magnitude = rope_magnitude_});
+}
+
+void EndsBlock::enqueue_head(const StepContext& ctx, int64_t outputs) const {
+  const HParams& hp = ctx.hp;
+  const device::In<int32_t> live = ctx.in.live_outputs();
+  const device::View<float> hidden = ctx.act.view(Act::kOutputHidden, outputs, hp.dim);
+  const device::View<float> normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim);
+  const device::View<float> logits = ctx.act.view(Act::kLogits, outputs, hp.n_vocab);
+  ctx.stream.enqueue(device::GatherRows{.x = ctx.hidden(), .rows = ctx.in.output_rows(outputs), .live = live, .y = hidden});
+  ctx.stream.enqueue(device::RmsNorm{.x = hidden, .gain = output_norm_, .live = live, .y = normed, .eps = hp.eps});
+  ctx.stream.enqueue(device::MatMul{.w = output_, .x = normed, .bias = {}, .live = live, .y = logits});
+}
+
+}  // namespace strata::model

@@ -1,0 +1,59 @@
+#include "model/blocks/moe.h"
+
+namespace strata::model {
+
+Result<MoeBlock> MoeBlock::load(const NetworkSpec& spec, const std::string& prefix, const experts::ExpertFormula& formula) {
+  const HParams& hp = spec.hp;
+  WeightLoader& loader = spec.loader;
+  MoeBlock block;
+  block.formula_ = formula;
+  ASSIGN_OR_RETURN(block.router_, loader.matrix(prefix + "ffn_gate_inp.weight", hp.dim, hp.route.n_experts));
+  ASSIGN_OR_RETURN(block.router_bias_, loader.optional_vector(prefix + "ffn_gate_inp.bias", hp.route.n_experts));
+  ASSIGN_OR_RETURN(block.selection_bias_, loader.optional_vector(prefix + "exp_probs_b.bias", hp.route.n_experts));
+  if (hp.shared_ffn > 0) {
+    ASSIGN_OR_RETURN(block.shared_gate_, loader.matrix(prefix + "ffn_gate_shexp.weight", hp.dim, hp.shared_ffn));
+    ASSIGN_OR_RETURN(block.shared_up_, loader.matrix(prefix + "ffn_up_shexp.weight", hp.dim, hp.shared_ffn));
+    ASSIGN_OR_RETURN(block.shared_down_, loader.matrix(prefix + "ffn_down_shexp.weight", hp.shared_ffn, hp.dim));
+    ASSIGN_OR_RETURN(block.shared_weight_, loader.optional_matrix(prefix + "ffn_gate_inp_shexp.weight", hp.dim, 1));
+  }
+  return block;
+}
+
+void MoeBlock::declare(const HParams& hp, Activations& act) const {
+  act.need(Act::kRouterLogits, hp.route.n_experts);
+  act.need(Act::kExpertWeights, hp.route.n_used);
+  act.need(Act::kExpertIds, hp.route.n_used);
+  if (hp.shared_ffn == 0) return;
+  act.need(Act::kGate, hp.shared_ffn);
+  act.need(Act::kUp, hp.shared_ffn);
+  act.need(Act::kShared, hp.dim);
+  act.need(Act::kSharedGate, 1);
+}
+
+void MoeBlock::enqueue(const StepContext& ctx, int layer) const {
+  const HParams& hp = ctx.hp;
+  const device::In<int32_t> live = ctx.in.live();
+  const device::View<int32_t> ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
+  const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
+  ctx.stream.enqueue(device::Router{.w = router_, .x = ctx.normed(), .bias = router_bias_,
+                                    .selection_bias = selection_bias_, .live = live, .ids = ids, .weights = weights,
+                                    .logits = ctx.view(Act::kRouterLogits, hp.route.n_experts), .params = hp.route});
+  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula_);
+  if (hp.shared_ffn == 0) return;
+
+  const device::View<float> gate = ctx.view(Act::kGate, hp.shared_ffn);
+  const device::View<float> up = ctx.view(Act::kUp, hp.shared_ffn);
+  const device::View<float> out = ctx.view(Act::kShared, hp.dim);
+  ctx.stream.enqueue(device::MatMul{.w = shared_gate_, .x = ctx.normed(), .bias = {}, .live = live, .y = gate});
+  ctx.stream.enqueue(device::MatMul{.w = shared_up_, .x = ctx.normed(), .bias = {}, .live = live, .y = up});
+  ctx.stream.enqueue(device::SiluMul{.gate = gate, .up = up, .live = live});
+  ctx.stream.enqueue(device::MatMul{.w = shared_down_, .x = gate, .bias = {}, .live = live, .y = out});
+  device::View<float> amount;
+  if (!shared_weight_.empty()) {
+    amount = ctx.view(Act::kSharedGate, 1);
+    ctx.stream.enqueue(device::MatMul{.w = shared_weight_, .x = ctx.normed(), .bias = {}, .live = live, .y = amount});
+  }
+  ctx.stream.enqueue(device::AddGated{.y = out, .gate = amount, .live = live, .x = ctx.hidden()});
+}
+
+}  // namespace strata::model

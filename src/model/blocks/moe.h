@@ -1,0 +1,27 @@
+// The mixture of experts of a layer: router, dispatch of the routed experts, optional shared expert.
+#pragma once
+
+#include <string>
+
+#include "model/network.h"
+
+namespace strata::model {
+
+class MoeBlock {
+ public:
+  // Loads blk.N.ffn_gate_inp (with its bias and exp_probs_b where the file has them), and with hp.shared_ffn the shared
+  // expert and its gate. The routed experts themselves belong to the dispatch's source.
+  static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const experts::ExpertFormula& formula);
+  void declare(const HParams& hp, Activations& act) const;
+  // hidden += experts(normed)
+  void enqueue(const StepContext& ctx, int layer) const;
+
+ private:
+  device::Weight router_;
+  device::In<float> router_bias_, selection_bias_;
+  device::Weight shared_gate_, shared_up_, shared_down_;
+  device::Weight shared_weight_;  // [1][dim]: how much of the shared expert is added; empty for all of it
+  experts::ExpertFormula formula_;
+};
+
+}  // namespace strata::model

@@ -1,0 +1,169 @@
+#include "model/hparams.h"
+
+#include <cmath>
+
+#include "base/format.h"
+
+namespace strata::model {
+
+Result<int64_t> Keys::require_int(std::string_view name, int64_t min, int64_t max) const {
+  return model_.require_int(full(name), min, max);
+}
+Result<int64_t> Keys::int_or(std::string_view name, int64_t fallback, int64_t min, int64_t max) const {
+  return model_.int_or(full(name), fallback, min, max);
+}
+Result<double> Keys::float_or(std::string_view name, double fallback) const {
+  return model_.float_or(full(name), fallback);
+}
+Result<double> Keys::require_positive(std::string_view name) const {
+  ASSIGN_OR_RETURN(const double value, model_.require_float(full(name)));
+  if (!(value > 0) || !std::isfinite(value)) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected a positive number", model_.path(), full(name), value)};
+  }
+  return value;
+}
+Result<bool> Keys::bool_or(std::string_view name, bool fallback) const { return model_.bool_or(full(name), fallback); }
+Result<std::string> Keys::string_or(std::string_view name, std::string_view fallback) const {
+  return model_.string_or(full(name), fallback);
+}
+
+Result<int64_t> Keys::uniform_int_or(std::string_view name, int64_t fallback, int64_t min, int64_t max) const {
+  const gguf::Value* value = model_.find(full(name));
+  if (value == nullptr || !value->is_array()) return int_or(name, fallback, min, max);
+  if (value->count() == 0 || value->count() > static_cast<uint64_t>(kMaxLayers)) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} has {} elements, expected one per layer", model_.path(), full(name),
+                                              value->count())};
+  }
+  ASSIGN_OR_RETURN(const int64_t first, value->as_int(0));
+  for (uint64_t i = 0; i < value->count(); i++) {
+    ASSIGN_OR_RETURN(const int64_t element, value->as_int(i));
+    if (element != first) {
+      return Error{ErrorCode::kUnsupported, format("{}: key {} differs between layers, which this architecture does not use",
+                                                   model_.path(), full(name))};
+    }
+  }
+  if (first < min || first > max) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected {} to {}", model_.path(), full(name), first, min, max)};
+  }
+  return first;
+}
+
+Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers) const {
+  const gguf::Value* value = model_.find(full(name));
+  if (value == nullptr) return std::vector<bool>{};
+  if (!value->is_array() || value->count() < static_cast<uint64_t>(n_layers)) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} needs one element for each of {} layers", model_.path(), full(name),
+                                              n_layers)};
+  }
+  std::vector<bool> flags;
+  for (int i = 0; i < n_layers; i++) {
+    ASSIGN_OR_RETURN(const bool flag, value->as_bool(static_cast<uint64_t>(i)));
+    flags.push_back(flag);
+  }
+  return flags;
+}
+
+namespace {
+
+Status read_rope(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(const int64_t n_rot, keys.int_or("rope.dimension_count", hp.key_dim, 2, hp.key_dim));
+  if (n_rot % 2 != 0) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected an even number", keys.model().path(),
+                                              keys.full("rope.dimension_count"), n_rot)};
+  }
+  hp.rope.n_rot = static_cast<int>(n_rot);
+  ASSIGN_OR_RETURN(hp.rope.base, keys.float_or("rope.freq_base", 10000.0));
+  if (!(hp.rope.base > 1)) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected more than 1", keys.model().path(),
+                                              keys.full("rope.freq_base"), hp.rope.base)};
+  }
+  ASSIGN_OR_RETURN(const std::string type, keys.string_or("rope.scaling.type", "linear"));
+  ASSIGN_OR_RETURN(hp.rope.factor, keys.float_or("rope.scaling.factor", 1.0));
+  if (hp.rope.factor == 0) hp.rope.factor = 1;
+  ASSIGN_OR_RETURN(hp.rope.attn_factor, keys.float_or("rope.scaling.attn_factor", 1.0));
+  ASSIGN_OR_RETURN(hp.rope.original_context,
+                   keys.float_or("rope.scaling.original_context_length", static_cast<double>(hp.context_length)));
+  if (!(hp.rope.factor > 0) || !(hp.rope.original_context > 0)) {
+    return Error{ErrorCode::kBadInput, format("{}: keys {} and original_context_length have to be positive",
+                                              keys.model().path(), keys.full("rope.scaling.factor"))};
+  }
+  if (type == "none" || (type == "linear" && hp.rope.factor == 1)) {
+    hp.rope.type = kernels::RopeScalingType::kNone;
+  } else if (type == "linear") {
+    hp.rope.type = kernels::RopeScalingType::kLinear;
+  } else if (type == "yarn") {
+    hp.rope.type = kernels::RopeScalingType::kYarn;
+    ASSIGN_OR_RETURN(const double log_multiplier, keys.float_or("rope.scaling.yarn_log_multiplier", 0.0));
+    hp.rope.has_log_multiplier = log_multiplier != 0;
+  } else {
+    return Error{ErrorCode::kUnsupported, format("{}: rope scaling '{}' is not supported (none, linear and yarn are)",
+                                                 keys.model().path(), printable(type))};
+  }
+  return {};
+}
+
+Status read_heads(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(const int64_t heads, keys.uniform_int_or("attention.head_count", 0, 1, kMaxHeads));
+  if (heads == 0) return keys.require_int("attention.head_count", 1, kMaxHeads).error();
+  ASSIGN_OR_RETURN(const int64_t kv_heads, keys.uniform_int_or("attention.head_count_kv", heads, 1, kMaxHeads));
+  if (heads % kv_heads != 0) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, which does not divide the {} heads", keys.model().path(),
+                                              keys.full("attention.head_count_kv"), kv_heads, heads)};
+  }
+  hp.n_heads = static_cast<int>(heads);
+  hp.n_kv_heads = static_cast<int>(kv_heads);
+  const int64_t usual = std::max<int64_t>(1, hp.dim / heads);
+  ASSIGN_OR_RETURN(const int64_t key_dim, keys.int_or("attention.key_length", usual, 2, kMaxHeadDim));
+  ASSIGN_OR_RETURN(const int64_t value_dim, keys.int_or("attention.value_length", usual, 1, kMaxHeadDim));
+  if (key_dim > kMaxHeadDim || value_dim > kMaxHeadDim) {
+    return Error{ErrorCode::kBadInput, format("{}: heads of {} values, at most {} are supported", keys.model().path(),
+                                              std::max(key_dim, value_dim), kMaxHeadDim)};
+  }
+  hp.key_dim = static_cast<int>(key_dim);
+  hp.value_dim = static_cast<int>(value_dim);
+  return {};
+}
+
+Status read_experts(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(const int64_t n_experts, keys.require_int("expert_count", 1, kMaxExperts));
+  ASSIGN_OR_RETURN(const int64_t n_used, keys.require_int("expert_used_count", 1, n_experts));
+  hp.route.n_experts = static_cast<int>(n_experts);
+  hp.route.n_used = static_cast<int>(n_used);
+  ASSIGN_OR_RETURN(const double scale, keys.float_or("expert_weights_scale", 0.0));
+  hp.route.scale = static_cast<float>(scale);
+  ASSIGN_OR_RETURN(const int64_t ffn, keys.uniform_int_or("feed_forward_length", 0, 0, kMaxFfn));
+  ASSIGN_OR_RETURN(hp.expert_ffn, keys.uniform_int_or("expert_feed_forward_length", ffn / n_used, 1, kMaxFfn));
+  if (hp.expert_ffn < 1) return keys.require_int("expert_feed_forward_length", 1, kMaxFfn).error();
+  return {};
+}
+
+}  // namespace
+
+Result<HParams> read_common(const Keys& keys, const std::string& arch) {
+  HParams hp;
+  hp.arch = arch;
+  ASSIGN_OR_RETURN(const int64_t blocks, keys.require_int("block_count", 1, kMaxLayers));
+  ASSIGN_OR_RETURN(const int64_t drafting, keys.int_or("nextn_predict_layers", 0, 0, blocks - 1));
+  hp.n_layers = static_cast<int>(blocks - drafting);
+  ASSIGN_OR_RETURN(hp.dim, keys.require_int("embedding_length", 1, kMaxDim));
+  ASSIGN_OR_RETURN(hp.context_length, keys.require_int("context_length", 1, kMaxContext));
+  ASSIGN_OR_RETURN(const double eps, keys.require_positive("attention.layer_norm_rms_epsilon"));
+  hp.eps = static_cast<float>(eps);
+  const gguf::TensorInfo* embedding = keys.model().find_tensor("token_embd.weight");
+  if (embedding == nullptr) {
+    return Error{ErrorCode::kBadInput, format("{}: tensor token_embd.weight is missing", keys.model().path())};
+  }
+  if (embedding->ne[1] > static_cast<uint64_t>(kMaxVocab)) {
+    return Error{ErrorCode::kBadInput, format("{}: {} tokens, at most {} are supported", keys.model().path(),
+                                              embedding->ne[1], kMaxVocab)};
+  }
+  hp.n_vocab = static_cast<int64_t>(embedding->ne[1]);
+  RETURN_IF_ERROR(read_heads(keys, hp));
+  RETURN_IF_ERROR(read_rope(keys, hp));
+  RETURN_IF_ERROR(read_experts(keys, hp));
+  hp.windows.assign(static_cast<size_t>(hp.n_layers), 0);
+  hp.recurrent.assign(static_cast<size_t>(hp.n_layers), false);
+  return hp;
+}
+
+}  // namespace strata::model

@@ -1,0 +1,102 @@
+#include "model/part.h"
+
+#include <algorithm>
+
+namespace strata::model {
+
+Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptions& options) {
+  std::unique_ptr<Part> part(new Part(spec, options));
+  RETURN_IF_ERROR(part->build());
+  return part;
+}
+
+Status Part::build() {
+  const HParams& hp = spec_.hp;
+  ASSIGN_OR_RETURN(network_, spec_.arch.build({hp, loader_, spec_.first, spec_.last}));
+  ASSIGN_OR_RETURN(state_, StateMemory::create(spec_.device, hp, spec_.first, spec_.last, options_.state, options_.kv_type));
+  ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
+  network_->declare(act_);
+  RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
+  const experts::DispatchLimits limits{.max_rows = options_.step.max_rows, .n_used = hp.route.n_used, .dim = hp.dim,
+                                       .ffn = hp.expert_ffn};
+  ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create(spec_.device, spec_.compute, spec_.source, spec_.layout, limits,
+                                                        spec_.stats));
+  stream_ = spec_.device.make_stream("compute");
+  return capture_all();
+}
+
+StepContext Part::context(device::Stream& stream, int64_t rows) const {
+  return {.stream = stream, .rows = rows, .hp = spec_.hp, .in = *inputs_, .act = act_, .state = *state_,
+          .dispatch = *dispatch_, .numeric = options_.numeric};
+}
+
+void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const {
+  const StepContext ctx = context(stream, rows);
+  network_->enqueue_start(ctx, first == 0);
+  for (int layer = first; layer < last; layer++) network_->enqueue_layer(ctx, layer);
+}
+
+// Shapes grow by fours, so that a padded step wastes little and a handful of graphs serve all sizes. All are captured
+// now, graphs in use or not: capturing sizes the workspace and binds every operation once.
+Status Part::capture(std::vector<Shape>& shapes, int64_t max_rows, bool head) {
+  for (int64_t rows = 1;; rows = std::min(rows * 4, max_rows)) {
+    Shape shape{rows, nullptr};
+    ASSIGN_OR_RETURN(shape.graph, spec_.device.capture([&](device::Stream& stream) {
+      if (head) {
+        network_->enqueue_head(context(stream, options_.step.max_rows), rows);
+      } else {
+        enqueue_layers(stream, spec_.first, spec_.last, rows);
+      }
+    }));
+    spec_.stats.add(Counter::kGraphCaptures);
+    shapes.push_back(std::move(shape));
+    if (rows == max_rows) return {};
+  }
+}
+
+Status Part::capture_all() {
+  RETURN_IF_ERROR(capture(layer_shapes_, options_.step.max_rows, false));
+  if (spec_.last == spec_.hp.n_layers) RETURN_IF_ERROR(capture(head_shapes_, options_.step.max_outputs, true));
+  return {};
+}
+
+Part::Shape& Part::shape_for(std::vector<Shape>& shapes, int64_t n) {
+  const auto at = std::find_if(shapes.begin(), shapes.end(), [&](const Shape& s) { return s.rows >= n; });
+  ASSERT(at != shapes.end());
+  return *at;
+}
+
+void Part::forward(int first, int last, std::span<const BatchRows> batch) {
+  ASSERT(first >= spec_.first);
+  ASSERT(last <= spec_.last);
+  int64_t n = 0;
+  for (const BatchRows& rows : batch) n += static_cast<int64_t>(rows.ids.size());
+  Shape& shape = shape_for(layer_shapes_, n);
+  inputs_->set_batch(*stream_, batch);
+  if (options_.use_graphs && first == spec_.first && last == spec_.last) {
+    shape.graph->replay(*stream_);
+    spec_.stats.add(Counter::kGraphReplays);
+  } else {
+    enqueue_layers(*stream_, first, last, shape.rows);
+  }
+}
+
+void Part::head(std::span<const int32_t> rows) {
+  ASSERT(spec_.last == spec_.hp.n_layers);
+  inputs_->set_outputs(*stream_, rows);
+  Shape& shape = shape_for(head_shapes_, static_cast<int64_t>(rows.size()));
+  if (options_.use_graphs) {
+    shape.graph->replay(*stream_);
+    spec_.stats.add(Counter::kGraphReplays);
+  } else {
+    network_->enqueue_head(context(*stream_, options_.step.max_rows), shape.rows);
+  }
+}
+
+std::span<const float> Part::logits(int64_t i) const {
+  ASSERT(spec_.device.host_accessible());
+  const device::View<float> logits = act_.view(Act::kLogits, options_.step.max_outputs, spec_.hp.n_vocab);
+  return {logits.row(i), static_cast<size_t>(spec_.hp.n_vocab)};
+}
+
+}  // namespace strata::model

@@ -1,0 +1,83 @@
+// A part of a model: a run of layers on one device, with its weights, sequence memory, activations and stream.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/stats.h"
+#include "device/device.h"
+#include "device/host/compute.h"
+#include "model/network.h"
+
+namespace strata::model {
+
+struct PartOptions {
+  StepLimits step;
+  StateLimits state;
+  kernels::KvType kv_type = kernels::KvType::kF32;
+  NumericOptions numeric;
+  bool use_graphs = true;  // replay captured steps; else enqueue every step anew (the same operations)
+};
+
+// What a part is made from; all of it outlives the part.
+struct PartSpec {
+  const gguf::Model& model;
+  const ArchInfo& arch;
+  const HParams& hp;
+  const experts::ExpertLayout& layout;
+  experts::ExpertSource& source;
+  device::Device& device;
+  device::host::Compute& compute;
+  Stats& stats;
+  int first;
+  int last;
+};
+
+// Used by one thread. Allocates everything when created; a step allocates nothing.
+class Part {
+ public:
+  static Result<std::unique_ptr<Part>> create(const PartSpec& spec, const PartOptions& options);
+
+  const StateMemory& state() const { return *state_; }
+  device::Stream& stream() { return *stream_; }
+  const PartOptions& options() const { return options_; }
+  uint64_t weight_bytes() const { return loader_.loaded_bytes(); }
+
+  // Queues the layers [first, last) of this part for a batch: from token ids when first is 0, else from the hidden rows
+  // that are there. Whole parts are replayed as graphs. Sequences have reserved their blocks.
+  void forward(int first, int last, std::span<const BatchRows> batch);
+  // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
+  void head(std::span<const int32_t> rows);
+  // After head() and a synchronize of the stream: logits of the i-th chosen row.
+  std::span<const float> logits(int64_t i) const;
+
+ private:
+  Part(const PartSpec& spec, const PartOptions& options)
+      : spec_(spec), options_(options), loader_(spec.model, spec.device) {}
+  Status build();
+  Status capture_all();
+  StepContext context(device::Stream& stream, int64_t rows) const;
+  void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const;
+  // A shape of steps and the graph that was captured for it.
+  struct Shape {
+    int64_t rows;
+    std::unique_ptr<device::Graph> graph;
+  };
+  // The smallest captured shape for n rows.
+  static Shape& shape_for(std::vector<Shape>& shapes, int64_t n);
+  Status capture(std::vector<Shape>& shapes, int64_t max_rows, bool head);
+
+  PartSpec spec_;
+  PartOptions options_;
+  WeightLoader loader_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<StateMemory> state_;
+  std::unique_ptr<StepInputs> inputs_;
+  Activations act_;
+  std::unique_ptr<experts::Dispatch> dispatch_;
+  std::unique_ptr<device::Stream> stream_;
+  std::vector<Shape> layer_shapes_, head_shapes_;  // ascending rows
+};
+
+}  // namespace strata::model

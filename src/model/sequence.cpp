@@ -1,0 +1,186 @@
+#include "model/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/format.h"
+
+namespace strata::model {
+
+Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device, const HParams& hp, int first, int last,
+                                                         const StateLimits& limits, kernels::KvType kv_type) {
+  auto memory = std::make_unique<StateMemory>();
+  memory->first_ = first;
+  const int64_t slots = limits.max_sequences + limits.max_checkpoints;
+  for (int l = first; l < last; l++) {
+    Layer layer;
+    const auto allocate = [&](size_t bytes, const char* what) -> Result<device::Buffer*> {
+      ASSIGN_OR_RETURN(auto buffer, device.allocate(bytes, format("the {} of layer {}", what, l)));
+      layer.buffers.push_back(std::move(buffer));
+      return layer.buffers.back().get();
+    };
+    if (hp.recurrent[static_cast<size_t>(l)]) {
+      memory->has_fixed_state_ = true;
+      const auto floats = [&](int64_t cols, const char* what) -> Result<device::View<float>> {
+        ASSIGN_OR_RETURN(device::Buffer* buffer, allocate(static_cast<size_t>(slots * cols) * sizeof(float), what));
+        return device::view_of<float>(*buffer, slots, cols);
+      };
+      ASSIGN_OR_RETURN(layer.conv, floats(hp.delta.conv_state(), "convolution state"));
+      ASSIGN_OR_RETURN(layer.delta, floats(hp.delta.state(), "recurrent state"));
+    } else {
+      layer.kv = {.k = nullptr, .v = nullptr, .type = kv_type, .block_tokens = kBlockTokens, .n_blocks = limits.n_blocks(),
+                  .n_kv_heads = hp.n_kv_heads, .key_dim = hp.key_dim, .value_dim = hp.value_dim};
+      const size_t tokens = static_cast<size_t>(limits.n_blocks()) * kBlockTokens;
+      ASSIGN_OR_RETURN(layer.kv.k, allocate(tokens * layer.kv.k_token_bytes(), "keys"));
+      ASSIGN_OR_RETURN(layer.kv.v, allocate(tokens * layer.kv.v_token_bytes(), "values"));
+    }
+    memory->layers_.push_back(std::move(layer));
+  }
+  return memory;
+}
+
+void StateMemory::clear_slot(device::Stream& stream, int slot) const {
+  for (const Layer& layer : layers_) {
+    for (const device::View<float>& view : {layer.conv, layer.delta}) {
+      if (view.empty()) continue;
+      const size_t bytes = static_cast<size_t>(view.cols) * sizeof(float);
+      stream.fill_zero(*view.memory, static_cast<size_t>(slot) * bytes, bytes);
+    }
+  }
+}
+
+void StateMemory::copy_slot(device::Stream& stream, int to, int from) const {
+  for (const Layer& layer : layers_) {
+    for (const device::View<float>& view : {layer.conv, layer.delta}) {
+      if (view.empty()) continue;
+      const size_t bytes = static_cast<size_t>(view.cols) * sizeof(float);
+      stream.copy(*view.memory, static_cast<size_t>(to) * bytes, *view.memory, static_cast<size_t>(from) * bytes, bytes);
+    }
+  }
+}
+
+SequencePool::SequencePool(const StateLimits& limits, std::vector<PartState> parts, Stats& stats)
+    : limits_(limits), parts_(std::move(parts)), stats_(stats) {
+  // Taken from the back: the lowest numbers go first.
+  for (int i = limits.max_sequences; i-- > 0;) free_slots_.push_back(i);
+  for (int i = limits.max_checkpoints; i-- > 0;) free_checkpoints_.push_back(limits.max_sequences + i);
+  for (int i = limits.n_blocks(); i-- > 0;) free_blocks_.push_back(i);
+}
+
+Result<SequenceState> SequencePool::make_sequence() {
+  if (free_slots_.empty()) {
+    return Error{ErrorCode::kNoMemory, format("all {} sequences are in use", limits_.max_sequences)};
+  }
+  SequenceState sequence(this, free_slots_.back());
+  free_slots_.pop_back();
+  sequence.blocks_.reserve(static_cast<size_t>(limits_.blocks_per_sequence()));
+  clear_slot(sequence.slot_);
+  return sequence;
+}
+
+bool SequencePool::has_fixed_state() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const PartState& p) { return p.memory->has_fixed_state(); });
+}
+void SequencePool::clear_slot(int slot) {
+  for (const PartState& part : parts_) part.memory->clear_slot(*part.stream, slot);
+}
+void SequencePool::copy_slot(int to, int from) {
+  for (const PartState& part : parts_) part.memory->copy_slot(*part.stream, to, from);
+}
+
+SequenceState::SequenceState(SequenceState&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), slot_(other.slot_), n_tokens_(other.n_tokens_),
+      blocks_(std::move(other.blocks_)), checkpoints_(std::move(other.checkpoints_)) {}
+
+SequenceState::~SequenceState() {
+  if (pool_ == nullptr) return;
+  while (!checkpoints_.empty()) drop_checkpoint(checkpoints_.back().id);
+  release_blocks_from(0);
+  pool_->free_slots_.push_back(slot_);
+}
+
+Status SequenceState::reserve(int64_t n) {
+  const int64_t total = n_tokens_ + n;
+  if (total > pool_->limits_.max_tokens) {
+    return Error{ErrorCode::kBadInput, format("{} tokens exceed the context of {}; raise --ctx or shorten the prompt", total,
+                                              pool_->limits_.max_tokens)};
+  }
+  // The pool has blocks for max_tokens of every sequence, so they can't run out here.
+  while (static_cast<int64_t>(blocks_.size()) * kBlockTokens < total) {
+    ASSERT(!pool_->free_blocks_.empty());
+    blocks_.push_back(pool_->free_blocks_.back());
+    pool_->free_blocks_.pop_back();
+    pool_->stats_.add(Counter::kKvBlocksUsed);
+  }
+  return {};
+}
+
+void SequenceState::release_blocks_from(int64_t n) {
+  const size_t keep = static_cast<size_t>((n + kBlockTokens - 1) / kBlockTokens);
+  while (blocks_.size() > keep) {
+    pool_->free_blocks_.push_back(blocks_.back());
+    blocks_.pop_back();
+    pool_->stats_.add(Counter::kKvBlocksUsed, -1);
+  }
+}
+
+Result<int> SequenceState::checkpoint() {
+  if (pool_->free_checkpoints_.empty()) {
+    return Error{ErrorCode::kNoMemory, format("all {} checkpoints are in use", pool_->limits_.max_checkpoints)};
+  }
+  const int id = pool_->free_checkpoints_.back();
+  pool_->free_checkpoints_.pop_back();
+  pool_->copy_slot(id, slot_);
+  checkpoints_.push_back({id, n_tokens_});
+  return id;
+}
+
+Status SequenceState::restore(int checkpoint) {
+  for (const Checkpoint& c : checkpoints_) {
+    if (c.id != checkpoint) continue;
+    pool_->copy_slot(slot_, c.id);
+    // Keys and values before the checkpoint are as they were: tokens are only ever appended, and a truncation below it
+    // would have dropped it.
+    n_tokens_ = c.n_tokens;
+    release_blocks_from(n_tokens_);
+    return {};
+  }
+  return Error{ErrorCode::kBadInput, format("checkpoint {} is not one of this sequence, or was overtaken", checkpoint)};
+}
+
+void SequenceState::drop_checkpoint(int checkpoint) {
+  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
+                               [&](const Checkpoint& c) { return c.id == checkpoint; });
+  ASSERT(at != checkpoints_.end());
+  pool_->free_checkpoints_.push_back(at->id);
+  checkpoints_.erase(at);
+}
+
+bool SequenceState::can_truncate(int64_t n) const {
+  if (n < 0 || n > n_tokens_) return false;
+  if (n == n_tokens_ || n == 0 || !pool_->has_fixed_state()) return true;
+  return std::any_of(checkpoints_.begin(), checkpoints_.end(), [&](const Checkpoint& c) { return c.n_tokens == n; });
+}
+
+Status SequenceState::truncate(int64_t n) {
+  if (!can_truncate(n)) {
+    return Error{ErrorCode::kBadInput, format("cannot go back from {} tokens to {}: recurrent layers keep no history and no "
+                                              "checkpoint was taken there", n_tokens_, n)};
+  }
+  for (size_t i = checkpoints_.size(); i-- > 0;) {
+    if (checkpoints_[i].n_tokens > n) drop_checkpoint(checkpoints_[i].id);
+  }
+  if (n == n_tokens_) return {};
+  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
+                               [&](const Checkpoint& c) { return c.n_tokens == n; });
+  if (at != checkpoints_.end()) {
+    pool_->copy_slot(slot_, at->id);
+  } else if (n == 0) {
+    pool_->clear_slot(slot_);
+  }
+  n_tokens_ = n;
+  release_blocks_from(n);
+  return {};
+}
+
+}  // namespace strata::model

@@ -1,0 +1,127 @@
+// The state of sequences: KV blocks, and for recurrent layers a fixed amount per sequence. Bookkeeping of slots and
+// blocks is common to all parts of a model; each part keeps the memory of its own layers (StateMemory).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/stats.h"
+#include "device/device.h"
+#include "model/hparams.h"
+
+namespace strata::model {
+
+inline constexpr int kBlockTokens = 32;  // tokens of a KV block
+
+struct StateLimits {
+  int max_sequences = 1;
+  int max_checkpoints = 0;    // of all sequences together; only recurrent models spend memory on them
+  int64_t max_tokens = 0;     // of one sequence: the context
+  int blocks_per_sequence() const { return static_cast<int>((max_tokens + kBlockTokens - 1) / kBlockTokens); }
+  int n_blocks() const { return max_sequences * blocks_per_sequence(); }
+};
+
+// The memory that the sequences of one part take on its device, for the layers [first, last).
+class StateMemory {
+ public:
+  static Result<std::unique_ptr<StateMemory>> create(device::Device& device, const HParams& hp, int first, int last,
+                                                     const StateLimits& limits, kernels::KvType kv_type);
+
+  const device::KvBlocks& kv(int layer) const { return layers_[static_cast<size_t>(layer - first_)].kv; }
+  // [slots][conv_state] and [slots][state] of a recurrent layer; slots past max_sequences hold checkpoints.
+  device::View<float> conv_state(int layer) const { return layers_[static_cast<size_t>(layer - first_)].conv; }
+  device::View<float> delta_state(int layer) const { return layers_[static_cast<size_t>(layer - first_)].delta; }
+  bool has_fixed_state() const { return has_fixed_state_; }
+
+  void clear_slot(device::Stream& stream, int slot) const;
+  void copy_slot(device::Stream& stream, int to, int from) const;
+
+ private:
+  struct Layer {
+    device::KvBlocks kv;
+    device::View<float> conv, delta;
+    std::vector<std::unique_ptr<device::Buffer>> buffers;
+  };
+  int first_ = 0;
+  bool has_fixed_state_ = false;
+  std::vector<Layer> layers_;
+};
+
+class SequencePool;
+
+// One sequence. Movable; gives its blocks, slot and checkpoints back when destroyed. Owned and used by one thread.
+class SequenceState {
+ public:
+  SequenceState(SequenceState&& other) noexcept;
+  SequenceState& operator=(SequenceState&&) = delete;
+  ~SequenceState();
+
+  int slot() const { return slot_; }
+  int64_t n_tokens() const { return n_tokens_; }
+  const std::vector<int32_t>& blocks() const { return blocks_; }
+
+  // Blocks for n more tokens. kBadInput when the context would be exceeded; nothing changes then.
+  Status reserve(int64_t n);
+  // n tokens were computed.
+  void advance(int64_t n) { n_tokens_ += n; }
+
+  // Remembers the state after n_tokens(); returns its id. kNoMemory when all checkpoints are in use.
+  Result<int> checkpoint();
+  // Back to a checkpoint of this sequence that truncation has not overtaken. It stays usable.
+  Status restore(int checkpoint);
+  void drop_checkpoint(int checkpoint);
+
+  // Whether truncate(n) would succeed: always for attention-only models; else for the present length, 0, and lengths
+  // at which a checkpoint was taken.
+  bool can_truncate(int64_t n) const;
+  // Forgets the tokens from position n on, and the checkpoints after it. kBadInput when !can_truncate(n).
+  Status truncate(int64_t n);
+
+ private:
+  friend class SequencePool;
+  SequenceState(SequencePool* pool, int slot) : pool_(pool), slot_(slot) {}
+  void release_blocks_from(int64_t n);
+
+  struct Checkpoint {
+    int id;
+    int64_t n_tokens;
+  };
+  SequencePool* pool_;
+  int slot_;
+  int64_t n_tokens_ = 0;
+  std::vector<int32_t> blocks_;
+  std::vector<Checkpoint> checkpoints_;
+};
+
+// Hands out slots, blocks and checkpoints. Must outlive its sequences. One thread.
+class SequencePool {
+ public:
+  // A part whose memory takes part in clearing, checkpoints and restores, with the stream that orders it.
+  struct PartState {
+    const StateMemory* memory;
+    device::Stream* stream;
+  };
+  SequencePool(const StateLimits& limits, std::vector<PartState> parts, Stats& stats);
+
+  // A sequence without tokens. kNoMemory when max_sequences are in use.
+  Result<SequenceState> make_sequence();
+
+  const StateLimits& limits() const { return limits_; }
+  int free_blocks() const { return static_cast<int>(free_blocks_.size()); }
+
+ private:
+  friend class SequenceState;
+  bool has_fixed_state() const;
+  void clear_slot(int slot);
+  void copy_slot(int to, int from);
+
+  StateLimits limits_;
+  std::vector<PartState> parts_;
+  Stats& stats_;
+  std::vector<int> free_slots_;
+  std::vector<int> free_checkpoints_;  // slot numbers past max_sequences
+  std::vector<int32_t> free_blocks_;
+};
+
+}  // namespace strata::model

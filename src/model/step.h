@@ -1,0 +1,107 @@
+// What a step is given and what it computes in: the inputs that change from step to step, and the activations.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "device/device.h"
+#include "model/hparams.h"
+#include "model/sequence.h"
+
+namespace strata::model {
+
+// Rows of one sequence in a step: consecutive tokens that continue it.
+struct BatchRows {
+  SequenceState* sequence;
+  std::span<const int32_t> ids;
+};
+
+struct StepLimits {
+  int max_rows = 1;        // rows of the layers in one step
+  int max_outputs = 1;     // rows of the head in one pass
+};
+
+// The inputs of a step in fixed device buffers, so that a captured graph serves every step of its shape.
+class StepInputs {
+ public:
+  static Result<std::unique_ptr<StepInputs>> create(device::Device& device, const StepLimits& limits,
+                                                    const StateLimits& state);
+
+  // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have reserved
+  // their blocks; ids are in range; the rows fit max_rows. The stream must have finished the step before.
+  void set_batch(device::Stream& stream, std::span<const BatchRows> batch);
+  // Chooses the rows that the head computes: at most max_outputs.
+  void set_outputs(device::Stream& stream, std::span<const int32_t> rows);
+
+  // Views for a bucket of `rows` rows.
+  device::In<int32_t> ids(int64_t rows) const { return view(kIds, 1, rows); }
+  device::RowMap row_map(int64_t rows) const;
+  device::SegmentMap segments() const;
+  device::In<int32_t> live() const { return count(0); }
+  device::In<int32_t> output_rows(int64_t outputs) const { return view(kOutputs, 1, outputs); }
+  device::In<int32_t> live_outputs() const { return count(2); }
+
+ private:
+  enum Field { kCounts, kIds, kPositions, kSlots, kSegments, kOutputs, kBlockTable, kFields };
+  device::View<int32_t> view(Field field, int64_t rows, int64_t cols) const {
+    return {device_ints_.get(), offsets_[field] * sizeof(int32_t), rows, cols, cols};
+  }
+  device::View<int32_t> count(int64_t i) const {
+    return {device_ints_.get(), (offsets_[kCounts] + static_cast<size_t>(i)) * sizeof(int32_t), 1, 1, 1};
+  }
+
+  StepLimits limits_;
+  StateLimits state_;
+  std::array<size_t, kFields + 1> offsets_{};  // in elements; the last one is the total
+  std::unique_ptr<device::Buffer> device_ints_;
+  std::unique_ptr<device::HostBuffer> host_ints_;
+};
+
+// The intermediate values of a step, float32 unless the name says otherwise. Blocks declare the widths they need before
+// the memory is allocated; blocks that don't live at the same time share a name.
+enum class Act {
+  kHidden,         // the residual stream
+  kNormed,         // input of attention, delta net or experts
+  kProjected,      // q | k | v of attention, or the delta net's convolution input
+  kMixed,          // output of attention or delta net before its output matrix; the delta net's convolved rows
+  kMixedOut,       // the delta net's output rows
+  kGate,           // z of the delta net; gate rows of the shared expert
+  kUp,             // up rows of the shared expert
+  kGates,          // b and a of the delta net
+  kDecay,          // g and beta
+  kRouterLogits,
+  kExpertWeights,
+  kExpertIds,      // int32
+  kShared,         // output of the shared expert
+  kSharedGate,
+  kRope,           // cos and sin
+  kOutputHidden,   // rows that the head computes
+  kOutputNormed,
+  kLogits,
+  kCount,
+};
+
+class Activations {
+ public:
+  // Declares that `act` needs rows of `cols` elements. Before allocate().
+  void need(Act act, int64_t cols);
+  Status allocate(device::Device& device, const StepLimits& limits);
+
+  // `cols` elements of the first `rows` rows.
+  device::View<float> view(Act act, int64_t rows, int64_t cols) const { return typed<float>(act, rows, cols); }
+  device::View<int32_t> ints(Act act, int64_t rows, int64_t cols) const { return typed<int32_t>(act, rows, cols); }
+
+ private:
+  static constexpr size_t kActs = static_cast<size_t>(Act::kCount);
+  template <class T>
+  device::View<T> typed(Act act, int64_t rows, int64_t cols) const {
+    const size_t i = static_cast<size_t>(act);
+    ASSERT(cols <= cols_[i]);
+    return device::View<T>{buffers_[i].get(), 0, rows, cols, cols_[i]};
+  }
+  std::array<int64_t, kActs> cols_{};
+  std::array<std::unique_ptr<device::Buffer>, kActs> buffers_;
+};
+
+}  // namespace strata::model

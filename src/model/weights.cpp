@@ -1,0 +1,107 @@
+#include "model/weights.h"
+
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/format.h"
+
+namespace strata::model {
+namespace {
+
+constexpr size_t kSlabBytes = 4 * kMiB;
+constexpr size_t kSmallTensor = kMiB;
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::string& name) {
+  loaded_bytes_ += bytes;
+  if (bytes > kSmallTensor) {
+    ASSIGN_OR_RETURN(auto buffer, device_.allocate(bytes, name));
+    buffers_.push_back(std::move(buffer));
+    return Place{buffers_.back().get(), 0};
+  }
+  if (slab_ == nullptr || slab_used_ + bytes > kSlabBytes) {
+    ASSIGN_OR_RETURN(auto buffer, device_.allocate(kSlabBytes, "small weights"));
+    buffers_.push_back(std::move(buffer));
+    slab_ = buffers_.back().get();
+    slab_used_ = 0;
+  }
+  const Place place{slab_, slab_used_};
+  slab_used_ = align_up(slab_used_ + bytes, kAlignment);
+  return place;
+}
+
+Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint64_t ne0, uint64_t ne1) const {
+  const gguf::TensorInfo* t = model_.find_tensor(name);
+  if (t == nullptr) return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing", model_.path(), name)};
+  if (t->ne[0] != ne0 || t->ne[1] != ne1 || t->ne[2] != 1 || t->ne[3] != 1) {
+    return Error{ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}]", model_.path(),
+                                              name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne0, ne1)};
+  }
+  if (quant::info(t->type).decode == nullptr) {
+    return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which weights cannot have", model_.path(), name,
+                                                 quant::info(t->type).name)};
+  }
+  return t;
+}
+
+Result<device::Weight> WeightLoader::matrix(const std::string& name, int64_t cols, int64_t rows) {
+  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
+  ASSIGN_OR_RETURN(const Place place, allocate(t->bytes, name));
+  ASSERT(device_.host_accessible());
+  RETURN_IF_ERROR(model_.read(*t, 0, {place.address(), t->bytes}));
+  return device::Weight{place.buffer, place.offset, t->type, rows, cols, t->row_bytes};
+}
+
+Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_t cols, int64_t rows,
+                                                 const std::vector<int64_t>& order) {
+  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
+  const int64_t n = static_cast<int64_t>(order.size());
+  ASSIGN_OR_RETURN(const Place place, allocate(t->row_bytes * order.size(), name));
+  ASSERT(device_.host_accessible());
+  for (int64_t i = 0; i < n;) {
+    int64_t run = 1;  // rows that stand side by side in both orders are read at once
+    while (i + run < n && order[static_cast<size_t>(i + run)] == order[static_cast<size_t>(i)] + run) run++;
+    RETURN_IF_ERROR(model_.read(*t, static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes,
+                                {place.address() + static_cast<size_t>(i) * t->row_bytes,
+                                 static_cast<size_t>(run) * t->row_bytes}));
+    i += run;
+  }
+  return device::Weight{place.buffer, place.offset, t->type, n, cols, t->row_bytes};
+}
+
+Result<device::In<float>> WeightLoader::vector(const std::string& name, int64_t n) {
+  const gguf::TensorInfo* any = model_.find_tensor(name);
+  const uint64_t ne0 = any == nullptr ? static_cast<uint64_t>(n) : any->ne[0];
+  const uint64_t ne1 = any == nullptr ? 1 : any->ne[1];
+  if (any != nullptr && any->n_elements != static_cast<uint64_t>(n)) {
+    return Error{ErrorCode::kBadInput, format("{}: tensor {} has {} elements, expected {}", model_.path(), name,
+                                              any->n_elements, n)};
+  }
+  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, ne0, ne1));
+  std::vector<std::byte> bytes(t->bytes);
+  RETURN_IF_ERROR(model_.read(*t, 0, bytes));
+  std::vector<float> values(static_cast<size_t>(n));
+  quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
+  return constant(name, values);
+}
+
+Result<device::Weight> WeightLoader::optional_matrix(const std::string& name, int64_t cols, int64_t rows) {
+  if (!has(name)) return device::Weight{};
+  return matrix(name, cols, rows);
+}
+Result<device::In<float>> WeightLoader::optional_vector(const std::string& name, int64_t n) {
+  if (!has(name)) return device::In<float>{};
+  return vector(name, n);
+}
+
+Result<device::In<float>> WeightLoader::constant(const std::string& name, const std::vector<float>& values) {
+  ASSIGN_OR_RETURN(const Place place, allocate(values.size() * sizeof(float), name));
+  ASSERT(device_.host_accessible());
+  std::memcpy(place.address(), values.data(), values.size() * sizeof(float));
+  const int64_t n = static_cast<int64_t>(values.size());
+  return device::In<float>(device::View<float>{place.buffer, place.offset, 1, n, n});
+}
+
+}  // namespace strata::model

@@ -1,0 +1,55 @@
+// Loads a part's tensors into its device's memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "device/view.h"
+#include "device/weight.h"
+#include "gguf/gguf.h"
+
+namespace strata::model {
+
+// Owns the memory of the weights it loaded; must outlive their use. Every shape is compared with what the file has
+// (missing dimensions count as 1); errors name file, tensor, found and expected.
+class WeightLoader {
+ public:
+  WeightLoader(const gguf::Model& model, device::Device& device) : model_(model), device_(device) {}
+
+  // A matrix of any float or block type, as its bytes stand in the file.
+  Result<device::Weight> matrix(const std::string& name, int64_t cols, int64_t rows);
+  // Its rows in another order: row i of the result is row order[i] of the tensor, whose rows number is `rows`.
+  Result<device::Weight> matrix_rows(const std::string& name, int64_t cols, int64_t rows, const std::vector<int64_t>& order);
+  // n values as float32, whatever type they have in the file.
+  Result<device::In<float>> vector(const std::string& name, int64_t n);
+  // The same; an empty weight or view when the file has no such tensor.
+  Result<device::Weight> optional_matrix(const std::string& name, int64_t cols, int64_t rows);
+  Result<device::In<float>> optional_vector(const std::string& name, int64_t n);
+  // float32 values that the program made itself.
+  Result<device::In<float>> constant(const std::string& name, const std::vector<float>& values);
+
+  bool has(const std::string& name) const { return model_.find_tensor(name) != nullptr; }
+  const gguf::Model& model() const { return model_; }
+  uint64_t loaded_bytes() const { return loaded_bytes_; }
+
+ private:
+  struct Place {
+    device::Buffer* buffer;
+    size_t offset;
+    std::byte* address() const { return buffer->address() + offset; }
+  };
+  Result<Place> allocate(size_t bytes, const std::string& name);
+  Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1) const;
+
+  const gguf::Model& model_;
+  device::Device& device_;
+  std::vector<std::unique_ptr<device::Buffer>> buffers_;
+  device::Buffer* slab_ = nullptr;  // where small tensors go
+  size_t slab_used_ = 0;
+  uint64_t loaded_bytes_ = 0;
+};
+
+}  // namespace strata::model
