@@ -14,11 +14,13 @@ void log_message(LogLevel level, const std::string& message);
 
 template <class... Args>
 void log_debug(fmt::format_string<Args...> text, Args&&... args) {
-  if (log_enabled(LogLevel::kDebug)) log_message(LogLevel::kDebug, strata::vformat(text, fmt::make_format_args(args...)));
+  if (!log_enabled(LogLevel::kDebug)) return;
+  log_message(LogLevel::kDebug, strata::vformat(text, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_info(fmt::format_string<Args...> text, Args&&... args) {
-  if (log_enabled(LogLevel::kInfo)) log_message(LogLevel::kInfo, strata::vformat(text, fmt::make_format_args(args...)));
+  if (!log_enabled(LogLevel::kInfo)) return;
+  log_message(LogLevel::kInfo, strata::vformat(text, fmt::make_format_args(args...)));
 }
 template <class... Args>
 void log_warning(fmt::format_string<Args...> text, Args&&... args) {

@@ -2,7 +2,6 @@
 #include "base/mapping.h"
 
 #include <atomic>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -84,7 +83,8 @@ TEST(MappingTest, LostPagesReadAsZerosAndMarkOnlyTheirMapping) {
   EXPECT_FALSE(lost->failed());
   EXPECT_EQ(touch(lost->bytes(), 2 * kPage + 7), kZero);
   EXPECT_TRUE(lost->failed());
-  EXPECT_EQ(touch(lost->bytes(), 4 * kPage + 99), kZero);  // the last, partial page
+  // Wide loads may reach beyond the last byte, within its page.
+  EXPECT_EQ(touch({lost->bytes().data(), 5 * kPage}, 4 * kPage + 100), kZero);
   for (size_t i = kPage; i < lost->bytes().size(); ++i) ASSERT_EQ(touch(lost->bytes(), i), kZero) << i;
   EXPECT_EQ(touch(lost->bytes(), 0), kX);
   for (const auto* mapping : {before.get(), after.get()}) {
@@ -114,16 +114,6 @@ TEST(MappingTest, AReusedPlaceInTheRegistryStartsUnmarked) {
     EXPECT_EQ(touch(mapping->bytes(), 0), kZero);
     EXPECT_TRUE(mapping->failed());
   }
-}
-
-TEST(MappingTest, ErrnoSurvivesALostPage) {
-  const test::TempDir dir;
-  write_file(dir.file("f"), kPage);
-  const auto mapping = map(dir.file("f"));
-  ASSERT_EQ(truncate(dir.file("f").c_str(), 0), 0);
-  errno = 12345;
-  touch(mapping->bytes(), 0);
-  EXPECT_EQ(errno, 12345);
 }
 
 TEST(MappingTest, ThreadsMapLosePagesAndUnmapAtOnce) {

@@ -179,7 +179,7 @@ TEST(SettingsMarkdownTest, EveryRowHasALineWithAllItsColumns) {
             std::string::npos);
   EXPECT_NE(page.find("| `--stats`, `--no-stats` | `STRATA_STATS` | `off` | `on\\|off` |  | run, eval | "),
             std::string::npos);
-  EXPECT_NE(page.find("| `--log-level` | `STRATA_LOG_LEVEL` | `warning` | `debug\\|info\\|warning\\|error` |  | all | "),
+  EXPECT_NE(page.find("| `STRATA_LOG_LEVEL` | `warning` | `debug\\|info\\|warning\\|error` |  | all | "),
             std::string::npos);
 }
 

@@ -1,6 +1,6 @@
-// Goal: every item exactly once, no worker twice at the same time, nobody lost asleep, and no thread that still looks at
-// a job after for_each has returned. With spin_us = 0 workers sleep between any two jobs, which is where wake-ups get
-// lost; a rendezvous inside a job hangs if one does. Run under ThreadSanitizer as well.
+// Goal: every item exactly once, no worker twice at the same time, nobody lost asleep, and no thread that still looks
+// at a job after for_each has returned. With spin_us = 0 workers sleep between any two jobs, which is where wake-ups
+// get lost; a rendezvous inside a job hangs if one does. Run under ThreadSanitizer as well.
 #include "base/thread_pool.h"
 
 #include <atomic>
@@ -95,8 +95,11 @@ TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
 }
 
 // Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
+// The pauses between jobs let them meet workers at every point of falling asleep.
 void rendezvous(ThreadPool& pool, int jobs) {
+  Random random(2);
   for (int job = 0; job < jobs; ++job) {
+    for (uint64_t pause = random.below(300); pause > 0; --pause) __builtin_ia32_pause();
     std::atomic<int> arrived{0};
     pool.for_each(pool.n_threads(), 1, [&](int64_t, int64_t, int) {
       ++arrived;
@@ -109,13 +112,13 @@ void rendezvous(ThreadPool& pool, int jobs) {
 TEST(ThreadPoolTest, SleepingWorkersAreWokenForEveryJob) {
   for (const int n_threads : {2, 4}) {
     ThreadPool pool({.n_threads = n_threads, .spin_us = 0});
-    rendezvous(pool, 2000);
+    rendezvous(pool, 10000);
   }
 }
 
 TEST(ThreadPoolTest, SpinningWorkersComeToEveryJob) {
   ThreadPool pool({.n_threads = 2, .spin_us = 1000});
-  rendezvous(pool, 2000);
+  rendezvous(pool, 300);
 }
 
 // The context lives on the stack of one turn of the loop: a worker that comes late and touches it is seen by the
