@@ -65,7 +65,7 @@ struct AttentionArgs {
   float* scratch;              // attention_scratch(n_q, value_dim, block_tokens) floats
 };
 inline int64_t attention_scratch(int n_q, int value_dim, int block_tokens) {
-  return int64_t{n_q} * (value_dim + block_tokens + 4);
+  return int64_t{n_q} * (value_dim + block_tokens + 2);
 }
 
 // Inputs of the gated delta rule for one value head over n_tokens consecutive tokens of a sequence.

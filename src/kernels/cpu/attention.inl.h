@@ -82,43 +82,50 @@ static inline void score_key(const AttentionArgs& args, const float* q, const ui
   for (int h = 0; h < kHeads; h++) scores[h * score_stride] = args.scale * sum(even[h] + odd[h]);
 }
 
-// acc_h += sum_t p_h[t] * value_t over n tokens for kHeads heads and kVecs vectors of the value (the last one may have
-// `last` < kLanes elements); acc of a head is rescaled first.
+// acc_h = rescale_h * acc_h + sum_t p_h[t] * value_t over n tokens for kHeads heads and kVecs vectors of the value;
+// kVecs = 0 stands for one vector of `part` < kLanes elements.
 template <class Cached, int kHeads, int kVecs>
-static inline void add_values(const uint8_t* values, size_t token_bytes, int n, int last, const float* p,
+static inline void add_values(const uint8_t* values, size_t token_bytes, int n, int part, const float* p,
                               int64_t p_stride, const float* rescale, float* acc, int64_t acc_stride) {
   constexpr int kLanes = Vec::kLanes;
-  Vec total[kHeads][kVecs];
+  constexpr int kWidth = kVecs > 0 ? kVecs : 1;
+  Vec total[kHeads][kWidth];
   for (int h = 0; h < kHeads; h++) {
-    for (int v = 0; v < kVecs; v++) {
-      const int64_t left = v + 1 < kVecs ? kLanes : last;
-      total[h][v] = load_upto(acc + h * acc_stride + v * kLanes, left) * Vec::set(rescale[h]);
+    for (int v = 0; v < kWidth; v++) {
+      const float* from = acc + h * acc_stride + v * kLanes;
+      total[h][v] = (kVecs > 0 ? Vec::load(from) : Vec::load_part(from, part)) * Vec::set(rescale[h]);
     }
   }
   for (int t = 0; t < n; t++) {
     const uint8_t* from = values + static_cast<size_t>(t) * token_bytes;
-    Vec value[kVecs];
-    for (int v = 0; v < kVecs; v++) {
+    Vec value[kWidth];
+    for (int v = 0; v < kWidth; v++) {
       const uint8_t* at = from + static_cast<size_t>(v * kLanes) * Cached::kBytes;
-      value[v] = v + 1 < kVecs || last == kLanes ? Cached::load(at) : Cached::load_part(at, last);
+      value[v] = kVecs > 0 ? Cached::load(at) : Cached::load_part(at, part);
     }
     for (int h = 0; h < kHeads; h++) {
       const Vec weight = Vec::set(p[h * p_stride + t]);
-      for (int v = 0; v < kVecs; v++) total[h][v] = total[h][v].fma(weight, value[v]);
+      for (int v = 0; v < kWidth; v++) total[h][v] = total[h][v].fma(weight, value[v]);
     }
   }
   for (int h = 0; h < kHeads; h++) {
-    for (int v = 0; v < kVecs; v++) {
-      const int64_t left = v + 1 < kVecs ? kLanes : last;
-      store_upto(total[h][v], acc + h * acc_stride + v * kLanes, left);
+    for (int v = 0; v < kWidth; v++) {
+      float* to = acc + h * acc_stride + v * kLanes;
+      if (kVecs > 0) {
+        total[h][v].store(to);
+      } else {
+        total[h][v].store_part(to, part);
+      }
     }
   }
 }
 
-// A softmax over the blocks seen so far: the sum of exp(score - maximum), and the maximum.
-struct RunningSoftmax {
-  float maximum;
-  float total;
+// The softmax over the blocks seen so far, in the caller's scratch.
+struct Running {
+  float* acc;      // [n_q][value_dim], sum of exp(score - maximum) * value
+  float* scores;   // [n_q][block_tokens], of the block at hand
+  float* maximum;  // [n_q]
+  float* total;    // [n_q], sum of exp(score - maximum)
 };
 
 // The largest of n > 0 values.
@@ -141,93 +148,104 @@ static float largest(const float* x, int n) {
 
 // Turns n scores into exp(score - maximum) after raising the maximum to cover them; returns the factor that brings
 // what was summed before to the raised maximum.
-static float soften(float* scores, int n, RunningSoftmax* running) {
-  const float before = running->maximum;
+static float soften(float* scores, int n, float* running_maximum, float* running_total) {
+  const float before = *running_maximum;
   const float here = largest(scores, n);
-  running->maximum = before > here ? before : here;
-  const Vec maximum = Vec::set(running->maximum);
+  *running_maximum = before > here ? before : here;
+  const Vec maximum = Vec::set(*running_maximum);
   Vec block_total = Vec::zero();
   for (int t = 0; t < n; t += Vec::kLanes) {
     const int left = n - t;
     store_upto(exp(load_upto(scores + t, left) - maximum), scores + t, left);
     block_total = block_total + load_upto(scores + t, left);
   }
-  const float rescale = exp(before - running->maximum);
-  running->total = running->total * rescale + sum(block_total);
+  const float rescale = exp(before - *running_maximum);
+  *running_total = *running_total * rescale + sum(block_total);
   return rescale;
 }
 
-// One block of n visible tokens for kHeads heads.
+// n visible tokens of one block for kHeads heads from `head` on.
 template <class Cached, int kHeads>
-static void attend_block(const AttentionArgs& args, const float* q, const uint8_t* keys, const uint8_t* values, int n,
-                         float* scores, RunningSoftmax* running, float* acc) {
+static void attend_block(const AttentionArgs& args, const Running& running, int head, const uint8_t* keys,
+                         const uint8_t* values, int n) {
+  constexpr int kLanes = Vec::kLanes;
+  const int64_t p_stride = args.block_tokens;
+  float* scores = running.scores + head * p_stride;
   for (int t = 0; t < n; t++) {
-    score_key<Cached, kHeads>(args, q, keys + static_cast<size_t>(t) * args.k_token_bytes, scores + t,
-                              args.block_tokens);
+    score_key<Cached, kHeads>(args, args.q + head * args.q_stride, keys + static_cast<size_t>(t) * args.k_token_bytes,
+                              scores + t, p_stride);
   }
   float rescale[kHeads];
-  for (int h = 0; h < kHeads; h++) rescale[h] = soften(scores + int64_t{h} * args.block_tokens, n, &running[h]);
-  for (int d = 0; d < args.value_dim;) {
-    const int left = args.value_dim - d;
-    const uint8_t* from = values + static_cast<size_t>(d) * Cached::kBytes;
-    if (left >= 2 * Vec::kLanes) {
-      add_values<Cached, kHeads, 2>(from, args.v_token_bytes, n, Vec::kLanes, scores, args.block_tokens, rescale,
-                                    acc + d, args.value_dim);
-      d += 2 * Vec::kLanes;
-    } else {
-      add_values<Cached, kHeads, 1>(from, args.v_token_bytes, n, left < Vec::kLanes ? left : Vec::kLanes, scores,
-                                    args.block_tokens, rescale, acc + d, args.value_dim);
-      d += Vec::kLanes;
-    }
+  for (int h = 0; h < kHeads; h++) {
+    rescale[h] = soften(scores + h * p_stride, n, running.maximum + head + h, running.total + head + h);
+  }
+  const int width = args.value_dim;
+  float* acc = running.acc + int64_t{head} * width;
+  const auto at = [values](int d) { return values + static_cast<size_t>(d) * Cached::kBytes; };
+  int d = 0;
+  for (; d + 2 * kLanes <= width; d += 2 * kLanes) {
+    add_values<Cached, kHeads, 2>(at(d), args.v_token_bytes, n, 0, scores, p_stride, rescale, acc + d, width);
+  }
+  for (; d + kLanes <= width; d += kLanes) {
+    add_values<Cached, kHeads, 1>(at(d), args.v_token_bytes, n, 0, scores, p_stride, rescale, acc + d, width);
+  }
+  if (d < width) {
+    add_values<Cached, kHeads, 0>(at(d), args.v_token_bytes, n, width - d, scores, p_stride, rescale, acc + d, width);
   }
 }
 
 // out = acc / total, after the sink's logit has joined the sum.
-static void finish_head(const float* acc, RunningSoftmax running, const float* sink, float* out, int value_dim) {
+static void finish_head(const AttentionArgs& args, const Running& running, int head) {
   float factor = 1;
-  if (sink != nullptr) {
-    const float maximum = *sink > running.maximum ? *sink : running.maximum;
-    factor = exp(running.maximum - maximum);
-    running.total = running.total * factor + exp(*sink - maximum);
+  float total = running.total[head];
+  if (args.sinks != nullptr) {
+    const float sink = args.sinks[head];
+    const float before = running.maximum[head];
+    const float maximum = sink > before ? sink : before;
+    factor = exp(before - maximum);
+    total = total * factor + exp(sink - maximum);
   }
-  const Vec scale = Vec::set(factor / running.total);
-  for (int d = 0; d < value_dim; d += Vec::kLanes) {
-    store_upto(load_upto(acc + d, value_dim - d) * scale, out + d, value_dim - d);
+  const Vec scale = Vec::set(factor / total);
+  const float* acc = running.acc + int64_t{head} * args.value_dim;
+  float* out = args.out + head * args.out_stride;
+  for (int d = 0; d < args.value_dim; d += Vec::kLanes) {
+    store_upto(load_upto(acc + d, args.value_dim - d) * scale, out + d, args.value_dim - d);
   }
 }
 
-// kHeads query heads from `head` on, over all blocks. Scratch: kHeads accumulators, then kHeads rows of scores.
-template <class Cached, int kHeads>
-static void attend_heads(const AttentionArgs& args, int head) {
-  float* acc = args.scratch;
-  float* scores = acc + int64_t{kHeads} * args.value_dim;
-  const float* q = args.q + head * args.q_stride;
-  RunningSoftmax running[kHeads];
-  for (int h = 0; h < kHeads; h++) running[h] = {-__builtin_inff(), 0};
-  for (int64_t i = 0; i < int64_t{kHeads} * args.value_dim; i++) acc[i] = 0;
+static Running start_running(const AttentionArgs& args) {
+  const int64_t n_acc = int64_t{args.n_q} * args.value_dim;
+  Running running;
+  running.acc = args.scratch;
+  running.scores = running.acc + n_acc;
+  running.maximum = running.scores + int64_t{args.n_q} * args.block_tokens;
+  running.total = running.maximum + args.n_q;
+  for (int64_t i = 0; i < n_acc; i++) running.acc[i] = 0;
+  for (int h = 0; h < args.n_q; h++) {
+    running.maximum[h] = -__builtin_inff();
+    running.total[h] = 0;
+  }
+  return running;
+}
 
+// All heads take a block before the next one, so that it is fetched from memory once.
+template <class Cached>
+static void attend(const AttentionArgs& args) {
+  const Running running = start_running(args);
   const int64_t n = args.block_tokens;
   for (int64_t position = args.first; position <= args.last;) {
     const int64_t block = position / n;
-    const int64_t offset = position - block * n;
     const int64_t end = (block + 1) * n <= args.last ? (block + 1) * n : args.last + 1;
-    const size_t token = static_cast<size_t>(args.block_table[block] * n + offset);
-    attend_block<Cached, kHeads>(args, q, args.k + token * args.k_token_bytes + args.k_head_offset,
-                                 args.v + token * args.v_token_bytes + args.v_head_offset,
-                                 static_cast<int>(end - position), scores, running, acc);
+    const auto token = static_cast<size_t>(args.block_table[block] * n + (position - block * n));
+    const uint8_t* keys = args.k + token * args.k_token_bytes + args.k_head_offset;
+    const uint8_t* values = args.v + token * args.v_token_bytes + args.v_head_offset;
+    const int visible = static_cast<int>(end - position);
+    int head = 0;
+    for (; head + 4 <= args.n_q; head += 4) attend_block<Cached, 4>(args, running, head, keys, values, visible);
+    for (; head < args.n_q; head++) attend_block<Cached, 1>(args, running, head, keys, values, visible);
     position = end;
   }
-  for (int h = 0; h < kHeads; h++) {
-    finish_head(acc + int64_t{h} * args.value_dim, running[h], args.sinks ? args.sinks + head + h : nullptr,
-                args.out + (head + h) * args.out_stride, args.value_dim);
-  }
-}
-
-template <class Cached>
-static void attend(const AttentionArgs& args) {
-  int head = 0;
-  for (; head + 4 <= args.n_q; head += 4) attend_heads<Cached, 4>(args, head);
-  for (; head < args.n_q; head++) attend_heads<Cached, 1>(args, head);
+  for (int h = 0; h < args.n_q; h++) finish_head(args, running, h);
 }
 
 static void attention(const AttentionArgs& args) {

@@ -98,45 +98,43 @@ struct ConstRows {
   int64_t stride;
 };
 
-// kRows x kVecs vectors of C += A B, starting at column j; the last vector may have `last` < kLanes columns.
+// kRows x kVecs vectors of C += A B, starting at column j; kVecs = 0 stands for one vector of `part` < kLanes columns.
 template <int kRows, int kVecs>
-static inline void product_tile(int inner, ConstRows a, ConstRows b, Rows c, int64_t j, int last) {
+static inline void product_tile(int inner, ConstRows a, ConstRows b, Rows c, int64_t j, int part) {
   constexpr int kLanes = Vec::kLanes;
-  Vec acc[kRows][kVecs];
+  constexpr int kWidth = kVecs > 0 ? kVecs : 1;
+  const auto load = [part](const float* p) { return kVecs > 0 ? Vec::load(p) : Vec::load_part(p, part); };
+  Vec acc[kRows][kWidth];
   for (int r = 0; r < kRows; r++) {
-    for (int v = 0; v < kVecs; v++) {
-      acc[r][v] = load_upto(c.data + r * c.stride + j + v * kLanes, v + 1 < kVecs ? kLanes : last);
-    }
+    for (int v = 0; v < kWidth; v++) acc[r][v] = load(c.data + r * c.stride + j + v * kLanes);
   }
   for (int p = 0; p < inner; p++) {
-    Vec right[kVecs];
-    for (int v = 0; v < kVecs; v++) {
-      right[v] = load_upto(b.data + p * b.stride + j + v * kLanes, v + 1 < kVecs ? kLanes : last);
-    }
+    Vec right[kWidth];
+    for (int v = 0; v < kWidth; v++) right[v] = load(b.data + p * b.stride + j + v * kLanes);
     for (int r = 0; r < kRows; r++) {
       const Vec left = Vec::set(a.data[r * a.stride + p]);
-      for (int v = 0; v < kVecs; v++) acc[r][v] = acc[r][v].fma(left, right[v]);
+      for (int v = 0; v < kWidth; v++) acc[r][v] = acc[r][v].fma(left, right[v]);
     }
   }
   for (int r = 0; r < kRows; r++) {
-    for (int v = 0; v < kVecs; v++) {
-      store_upto(acc[r][v], c.data + r * c.stride + j + v * kLanes, v + 1 < kVecs ? kLanes : last);
+    for (int v = 0; v < kWidth; v++) {
+      float* to = c.data + r * c.stride + j + v * kLanes;
+      if (kVecs > 0) {
+        acc[r][v].store(to);
+      } else {
+        acc[r][v].store_part(to, part);
+      }
     }
   }
 }
 
 template <int kRows>
 static inline void product_rows(int cols, int inner, ConstRows a, ConstRows b, Rows c) {
-  for (int j = 0; j < cols;) {
-    const int left = cols - j;
-    if (left >= 2 * Vec::kLanes) {
-      product_tile<kRows, 2>(inner, a, b, c, j, Vec::kLanes);
-      j += 2 * Vec::kLanes;
-    } else {
-      product_tile<kRows, 1>(inner, a, b, c, j, left < Vec::kLanes ? left : Vec::kLanes);
-      j += Vec::kLanes;
-    }
-  }
+  constexpr int kLanes = Vec::kLanes;
+  int j = 0;
+  for (; j + 2 * kLanes <= cols; j += 2 * kLanes) product_tile<kRows, 2>(inner, a, b, c, j, 0);
+  for (; j + kLanes <= cols; j += kLanes) product_tile<kRows, 1>(inner, a, b, c, j, 0);
+  if (j < cols) product_tile<kRows, 0>(inner, a, b, c, j, cols - j);
 }
 
 // C[rows][cols] += A[rows][inner] B[inner][cols]

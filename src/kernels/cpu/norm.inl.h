@@ -40,7 +40,7 @@ static void l2_norm(const float* x, float* y, int64_t n, float eps, float scale)
   }
 }
 
-static void rope_pairs(float* x, const float* cos, const float* sin, int n_pairs) {
+static void rope_pairs(float* __restrict x, const float* __restrict cos, const float* __restrict sin, int n_pairs) {
   for (int p = 0; p < n_pairs; p++) {
     const float a = x[2 * p];
     const float b = x[2 * p + 1];
