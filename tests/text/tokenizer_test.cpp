@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -224,6 +225,32 @@ TEST(Tokenizer, AWordOfAMegabyte) {
   const Ids ids = encode(*tokenizer, text);
   EXPECT_LT(ids.size(), text.size());
   EXPECT_EQ(tokenizer->decode(ids), text);
+}
+
+// Threads share a tokenizer without a lock; both kinds of pre-tokenizers.
+TEST(Tokenizer, ThreadsGetTheSameIds) {
+  for (const char* pre : {"qwen2", "default"}) {
+    TokenizerModel model;
+    model.pre = pre;
+    model.merge("t", "h");
+    model.add("<|im_end|>", TokenType::kControl);
+    const auto tokenizer = model.must_load();
+    ASSERT_NE(tokenizer, nullptr);
+    std::vector<std::string> texts;
+    std::vector<Ids> expected;
+    Random random(8);
+    for (int i = 0; i < 200; ++i) {
+      texts.push_back(random_text(random, true));
+      expected.push_back(encode(*tokenizer, texts.back(), true));
+    }
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(encode(*tokenizer, texts[i], true), expected[i]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 double cpu_seconds() {
