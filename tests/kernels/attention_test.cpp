@@ -192,8 +192,8 @@ TEST(Attention, MatchesTheNaiveForm) {
         for (const int64_t last : {0, 1, 15, 16, 31, 33, 200}) {
           const bool sinks = seed % 2 == 0;
           const int n_q = static_cast<int>(seed % 9) + 1;
-          SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " blocks of " << block_tokens << " last " << last
-                                          << " heads " << n_q << (type == KvType::kF16 ? " f16" : " f32"));
+          SCOPED_TRACE(testing::Message() << "head_dim " << head_dim << " blocks of " << block_tokens << " last "
+                                          << last << " heads " << n_q << (type == KvType::kF16 ? " f16" : " f32"));
           expect_matches_reference({n_q, head_dim, head_dim, block_tokens, 0, last, sinks, type}, seed++);
         }
       }

@@ -41,7 +41,9 @@ void expect_routed(const Routed& got, const std::vector<int32_t>& ids, const std
 
 const std::vector<float> kGroupLogits = {3, -3, -3, -3, 1.5f, 1.4f, -4, -4, 1, 0.8f, 0.9f, 0.7f};
 
-RouteParams grouped(int n_groups_used, int n_used) { return {12, n_used, Gating::kSigmoid, true, 2.5f, 3, n_groups_used}; }
+RouteParams grouped(int n_groups_used, int n_used) {
+  return {12, n_used, Gating::kSigmoid, true, 2.5f, 3, n_groups_used};
+}
 
 TEST(Route, GroupVectors) {
   const std::vector<float> lowered(12, -2.0f);

@@ -1,6 +1,7 @@
 // One vector of floats as wide as the instruction set of this translation unit, for code that is written once and
-// compiled per ISA. max and min give their argument when either side is NaN: limit.min(x) keeps the NaN of x. STRATA_ISA_NS names the unit's namespace, so that no inline function of a wider unit can be merged
-// into a narrower one by the linker.
+// compiled per ISA. max and min give their argument when either side is NaN: limit.min(x) keeps the NaN of x.
+// STRATA_ISA_NS names the unit's namespace, so that no inline function of a wider unit can be merged into a narrower
+// one by the linker.
 #pragma once
 
 #include <cmath>
