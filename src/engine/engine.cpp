@@ -141,13 +141,20 @@ Status Engine::step(std::span<const model::BatchRows> batch) {
         return Error{ErrorCode::kBadInput, format("token id {} is outside the vocabulary of {}", id, hp_.n_vocab)};
       }
     }
+    if (rows.sequence->lost()) {
+      return Error{ErrorCode::kBadInput, "a failed step left this sequence without its state; restore a checkpoint or "
+                                         "start it anew"};
+    }
     n += static_cast<int64_t>(rows.ids.size());
     RETURN_IF_ERROR(rows.sequence->reserve(static_cast<int64_t>(rows.ids.size())));
   }
   ASSERT(n > 0);
   ASSERT(n <= step_limits_.max_rows);
   part_->forward(0, hp_.n_layers, batch);
-  RETURN_IF_ERROR(finish_step());
+  if (Status status = finish_step(); !status.ok()) {
+    for (const model::BatchRows& rows : batch) rows.sequence->step_failed();
+    return status;
+  }
   for (const model::BatchRows& rows : batch) rows.sequence->advance(static_cast<int64_t>(rows.ids.size()));
   rows_in_step_ = n;
   stats_.add(Counter::kSteps);

@@ -33,8 +33,9 @@ class Engine {
   Result<model::SequenceState> make_sequence() { return pool_->make_sequence(); }
 
   // One step: the rows of all sequences together, at most max_rows(), each sequence at most once. On success the
-  // sequences have advanced; on failure they are as before. kBadInput for ids outside the vocabulary or rows past the
-  // context.
+  // sequences have advanced. kBadInput for ids outside the vocabulary, rows past the context or a sequence that is
+  // lost(): nothing was computed and no sequence has changed. Any other failure happened while computing: no sequence
+  // has advanced, those of recurrent models are lost() until restored.
   Status step(std::span<const model::BatchRows> batch);
 
   // Receives the logits [n_vocab] of a row of the last step.

@@ -89,7 +89,7 @@ void SequencePool::copy_slot(int to, int from) {
 }
 
 SequenceState::SequenceState(SequenceState&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), slot_(other.slot_), n_tokens_(other.n_tokens_),
+    : pool_(std::exchange(other.pool_, nullptr)), slot_(other.slot_), n_tokens_(other.n_tokens_), lost_(other.lost_),
       blocks_(std::move(other.blocks_)), checkpoints_(std::move(other.checkpoints_)) {}
 
 SequenceState::~SequenceState() {
@@ -98,6 +98,8 @@ SequenceState::~SequenceState() {
   release_blocks_from(0);
   pool_->free_slots_.push_back(slot_);
 }
+
+bool SequenceState::has_fixed_state() const { return pool_->has_fixed_state(); }
 
 Status SequenceState::reserve(int64_t n) {
   const int64_t total = n_tokens_ + n;
@@ -139,9 +141,11 @@ Status SequenceState::restore(int checkpoint) {
   for (const Checkpoint& c : checkpoints_) {
     if (c.id != checkpoint) continue;
     pool_->copy_slot(slot_, c.id);
-    // Keys and values before the checkpoint are as they were: tokens are only ever appended, and a truncation below it
+    // Keys and values before the checkpoint are as they were: tokens are only ever appended, and going back below it
     // would have dropped it.
     n_tokens_ = c.n_tokens;
+    lost_ = false;
+    drop_checkpoints_after(n_tokens_);
     release_blocks_from(n_tokens_);
     return {};
   }
@@ -156,9 +160,15 @@ void SequenceState::drop_checkpoint(int checkpoint) {
   checkpoints_.erase(at);
 }
 
+void SequenceState::drop_checkpoints_after(int64_t n) {
+  for (size_t i = checkpoints_.size(); i-- > 0;) {
+    if (checkpoints_[i].n_tokens > n) drop_checkpoint(checkpoints_[i].id);
+  }
+}
+
 bool SequenceState::can_truncate(int64_t n) const {
   if (n < 0 || n > n_tokens_) return false;
-  if (n == n_tokens_ || n == 0 || !pool_->has_fixed_state()) return true;
+  if ((n == n_tokens_ && !lost_) || n == 0 || !has_fixed_state()) return true;
   return std::any_of(checkpoints_.begin(), checkpoints_.end(), [&](const Checkpoint& c) { return c.n_tokens == n; });
 }
 
@@ -167,10 +177,8 @@ Status SequenceState::truncate(int64_t n) {
     return Error{ErrorCode::kBadInput, format("cannot go back from {} tokens to {}: recurrent layers keep no history and no "
                                               "checkpoint was taken there", n_tokens_, n)};
   }
-  for (size_t i = checkpoints_.size(); i-- > 0;) {
-    if (checkpoints_[i].n_tokens > n) drop_checkpoint(checkpoints_[i].id);
-  }
-  if (n == n_tokens_) return {};
+  drop_checkpoints_after(n);
+  if (n == n_tokens_ && !lost_) return {};
   const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
                                [&](const Checkpoint& c) { return c.n_tokens == n; });
   if (at != checkpoints_.end()) {
@@ -179,6 +187,7 @@ Status SequenceState::truncate(int64_t n) {
     pool_->clear_slot(slot_);
   }
   n_tokens_ = n;
+  lost_ = false;
   release_blocks_from(n);
   return {};
 }

@@ -65,15 +65,20 @@ class SequenceState {
   Status reserve(int64_t n);
   // n tokens were computed.
   void advance(int64_t n) { n_tokens_ += n; }
+  // A step failed half-way: recurrent layers that it went through have moved on. The sequence is lost() until it is
+  // restored or truncated to 0 or a checkpoint. Attention-only models lose nothing: the rows are overwritten.
+  void step_failed() { lost_ = lost_ || has_fixed_state(); }
+  bool lost() const { return lost_; }
 
   // Remembers the state after n_tokens(); returns its id. kNoMemory when all checkpoints are in use.
   Result<int> checkpoint();
-  // Back to a checkpoint of this sequence that truncation has not overtaken. It stays usable.
+  // Back to a checkpoint of this sequence; it stays usable. kBadInput for one that going back, by truncation or by
+  // restoring an earlier one, has overtaken.
   Status restore(int checkpoint);
   void drop_checkpoint(int checkpoint);
 
-  // Whether truncate(n) would succeed: always for attention-only models; else for the present length, 0, and lengths
-  // at which a checkpoint was taken.
+  // Whether truncate(n) would succeed: always for attention-only models; else for the present length (unless lost()), 0,
+  // and lengths at which a checkpoint was taken.
   bool can_truncate(int64_t n) const;
   // Forgets the tokens from position n on, and the checkpoints after it. kBadInput when !can_truncate(n).
   Status truncate(int64_t n);
@@ -82,6 +87,8 @@ class SequenceState {
   friend class SequencePool;
   SequenceState(SequencePool* pool, int slot) : pool_(pool), slot_(slot) {}
   void release_blocks_from(int64_t n);
+  void drop_checkpoints_after(int64_t n);
+  bool has_fixed_state() const;
 
   struct Checkpoint {
     int id;
@@ -90,6 +97,7 @@ class SequenceState {
   SequencePool* pool_;
   int slot_;
   int64_t n_tokens_ = 0;
+  bool lost_ = false;
   std::vector<int32_t> blocks_;
   std::vector<Checkpoint> checkpoints_;
 };
