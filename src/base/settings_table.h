@@ -2,12 +2,28 @@
 #pragma once
 
 #define STRATA_SETTINGS(X)                                                                                            \
+  X(kModel, "model", SettingType::kText, "", 0, 0, "", "",                                                            \
+    kScopeEngine | kScopeInspect | kScopeTokenize,                                                                    \
+    "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model")                          \
+  X(kPrompt, "prompt", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                               \
+    "Text to continue (-p); without one it is read from standard input")                                              \
+  X(kRaw, "raw", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun,                                                \
+    "Take the prompt as it is; so is every prompt, until chat templates are supported")                               \
+  X(kIdsFile, "ids-file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                           \
+    "File of the token ids to evaluate, separated by white space; - for standard input")                              \
+  X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                                    \
+    "File that takes the results; it is replaced when they are complete")                                             \
+  X(kJson, "json", SettingType::kSwitch, "off", 0, 0, "", "", kScopeInspect,                                          \
+    "Print JSON instead of text")                                                                                     \
+  X(kSpecial, "special", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTokenize,                                    \
+    "Tokenize the texts of special tokens as those tokens; detokenize special tokens as their texts")                 \
   X(kAct, "act", SettingType::kChoice, "f32", 0, 0, "", "f32", kScopeEngine,                                          \
     "Type that activations are rounded to before matrix products; f32 does not round")                                \
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \
     "Type of the KV cache; auto is f32 for eval and f16 for run")                                                     \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
-    "Context: tokens of prompt and answer together; auto is the model's own, at most 8192")                           \
+    "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, and for eval as many "     \
+    "as there are ids")                                                                                               \
   X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeEngine,                             \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \

@@ -1,0 +1,15 @@
+// One declaration per command; the definitions are one file each, the table is registry.cpp.
+#pragma once
+
+#include "cli/command.h"
+
+namespace strata::cli {
+
+extern const Command kRunCommand;
+extern const Command kInspectCommand;
+extern const Command kEvalCommand;
+extern const Command kTokenizeCommand;
+extern const Command kDetokenizeCommand;
+extern const Command kSettingsCommand;
+
+}  // namespace strata::cli

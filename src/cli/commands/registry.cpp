@@ -1,0 +1,13 @@
+#include "cli/commands/commands.h"
+
+namespace strata::cli {
+namespace {
+
+const Command* const kRows[] = {&kRunCommand,      &kInspectCommand,    &kEvalCommand,
+                                &kTokenizeCommand, &kDetokenizeCommand, &kSettingsCommand};
+
+}  // namespace
+
+std::span<const Command* const> all_commands() { return kRows; }
+
+}  // namespace strata::cli

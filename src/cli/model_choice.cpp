@@ -1,0 +1,50 @@
+#include "cli/model_choice.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/format.h"
+#include "model/network.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr const char* kDemoName = "tales-moe-q4_k_m.gguf";
+
+// PREFIX of the running program, PREFIX/bin/strata; empty where the system does not say.
+std::string install_prefix() {
+  std::error_code failed;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return failed ? "" : program.parent_path().parent_path().string();
+}
+
+}  // namespace
+
+bool names_model(const std::string& argument) {
+  return argument.ends_with(".gguf") || argument.find('/') != std::string::npos ||
+         (!argument.empty() && real_file_system().exists(argument));
+}
+
+Result<std::string> model_path(const Settings& settings) {
+  if (const std::string& given = settings.text(Key::kModel); !given.empty()) return given;
+  const std::string installed = install_prefix() + "/share/strata/models/" + kDemoName;
+  const std::string built = std::string(STRATA_SOURCE_MODELS "/") + kDemoName;
+  for (const std::string& path : {installed, built}) {
+    if (real_file_system().exists(path)) return path;
+  }
+  return Error{ErrorCode::kNotFound,
+               format("no model: name a .gguf file as the first argument, with --model or in {}; the demo model is "
+                      "neither {} nor {}",
+                      environment_name(setting(Key::kModel)), printable(installed), printable(built))};
+}
+
+Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path) {
+  return gguf::Model::open(path, real_file_system());
+}
+
+Result<model::HParams> read_hparams(const gguf::Model& model) {
+  ASSIGN_OR_RETURN(const model::ArchInfo* arch, model::find_architecture(model));
+  return arch->read(model::Keys(model, arch->name));
+}
+
+}  // namespace strata::cli
