@@ -1,5 +1,6 @@
 #include "model/hparams.h"
 
+#include <cfloat>
 #include <cmath>
 
 #include "base/format.h"
@@ -15,16 +16,21 @@ Result<int64_t> Keys::int_or(std::string_view name, int64_t fallback, int64_t mi
 Result<double> Keys::float_or(std::string_view name, double fallback) const {
   return model_.float_or(full(name), fallback);
 }
-Result<double> Keys::require_positive(std::string_view name) const {
+Result<float> Keys::require_positive(std::string_view name) const {
   ASSIGN_OR_RETURN(const double value, model_.require_float(full(name)));
-  if (!(value > 0) || !std::isfinite(value)) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected a positive number", model_.path(), full(name), value)};
+  if (!(value >= double{FLT_MIN}) || value > double{FLT_MAX}) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected a positive number that a float32 can hold",
+                                              model_.path(), full(name), value)};
   }
-  return value;
+  return static_cast<float>(value);
 }
 Result<bool> Keys::bool_or(std::string_view name, bool fallback) const { return model_.bool_or(full(name), fallback); }
 Result<std::string> Keys::string_or(std::string_view name, std::string_view fallback) const {
   return model_.string_or(full(name), fallback);
+}
+
+Error Keys::about(std::string_view name, const Error& error) const {
+  return {error.code, format("{}: key {} {}", model_.path(), full(name), error.message)};
 }
 
 Result<int64_t> Keys::uniform_int_or(std::string_view name, int64_t fallback, int64_t min, int64_t max) const {
@@ -34,18 +40,19 @@ Result<int64_t> Keys::uniform_int_or(std::string_view name, int64_t fallback, in
     return Error{ErrorCode::kBadInput, format("{}: key {} has {} elements, expected one per layer", model_.path(), full(name),
                                               value->count())};
   }
-  ASSIGN_OR_RETURN(const int64_t first, value->as_int(0));
+  const Result<int64_t> first = value->as_int(0);
   for (uint64_t i = 0; i < value->count(); i++) {
-    ASSIGN_OR_RETURN(const int64_t element, value->as_int(i));
-    if (element != first) {
+    const Result<int64_t> element = value->as_int(i);
+    if (!element.ok()) return about(name, element.error());
+    if (*element != *first) {
       return Error{ErrorCode::kUnsupported, format("{}: key {} differs between layers, which this architecture does not use",
                                                    model_.path(), full(name))};
     }
   }
-  if (first < min || first > max) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected {} to {}", model_.path(), full(name), first, min, max)};
+  if (*first < min || *first > max) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected {} to {}", model_.path(), full(name), *first, min, max)};
   }
-  return first;
+  return *first;
 }
 
 Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers) const {
@@ -57,8 +64,9 @@ Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers)
   }
   std::vector<bool> flags;
   for (int i = 0; i < n_layers; i++) {
-    ASSIGN_OR_RETURN(const bool flag, value->as_bool(static_cast<uint64_t>(i)));
-    flags.push_back(flag);
+    const Result<bool> flag = value->as_bool(static_cast<uint64_t>(i));
+    if (!flag.ok()) return about(name, flag.error());
+    flags.push_back(*flag);
   }
   return flags;
 }
@@ -130,6 +138,10 @@ Status read_experts(const Keys& keys, HParams& hp) {
   hp.route.n_experts = static_cast<int>(n_experts);
   hp.route.n_used = static_cast<int>(n_used);
   ASSIGN_OR_RETURN(const double scale, keys.float_or("expert_weights_scale", 0.0));
+  if (std::abs(scale) > double{FLT_MAX}) {
+    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, more than a float32 can hold", keys.model().path(),
+                                              keys.full("expert_weights_scale"), scale)};
+  }
   hp.route.scale = static_cast<float>(scale);
   ASSIGN_OR_RETURN(const int64_t ffn, keys.uniform_int_or("feed_forward_length", 0, 0, kMaxFfn));
   ASSIGN_OR_RETURN(hp.expert_ffn, keys.uniform_int_or("expert_feed_forward_length", ffn / n_used, 1, kMaxFfn));
@@ -147,8 +159,7 @@ Result<HParams> read_common(const Keys& keys, const std::string& arch) {
   hp.n_layers = static_cast<int>(blocks - drafting);
   ASSIGN_OR_RETURN(hp.dim, keys.require_int("embedding_length", 1, kMaxDim));
   ASSIGN_OR_RETURN(hp.context_length, keys.require_int("context_length", 1, kMaxContext));
-  ASSIGN_OR_RETURN(const double eps, keys.require_positive("attention.layer_norm_rms_epsilon"));
-  hp.eps = static_cast<float>(eps);
+  ASSIGN_OR_RETURN(hp.eps, keys.require_positive("attention.layer_norm_rms_epsilon"));
   const gguf::TensorInfo* embedding = keys.model().find_tensor("token_embd.weight");
   if (embedding == nullptr) {
     return Error{ErrorCode::kBadInput, format("{}: tensor token_embd.weight is missing", keys.model().path())};

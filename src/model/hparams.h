@@ -59,7 +59,7 @@ class Keys {
   Result<int64_t> require_int(std::string_view name, int64_t min, int64_t max) const;
   Result<int64_t> int_or(std::string_view name, int64_t fallback, int64_t min, int64_t max) const;
   Result<double> float_or(std::string_view name, double fallback) const;
-  Result<double> require_positive(std::string_view name) const;
+  Result<float> require_positive(std::string_view name) const;
   Result<bool> bool_or(std::string_view name, bool fallback) const;
   Result<std::string> string_or(std::string_view name, std::string_view fallback) const;
   // A key that may hold one value for all layers or one per layer; here all of them have to be equal.
@@ -71,6 +71,9 @@ class Keys {
   std::string full(std::string_view name) const { return prefix_ + std::string(name); }
 
  private:
+  // What a Value says of itself or of an element, with file and key before it.
+  Error about(std::string_view name, const Error& error) const;
+
   const gguf::Model& model_;
   std::string prefix_;
 };
