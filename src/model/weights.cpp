@@ -71,18 +71,11 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
   return device::Weight{place.buffer, place.offset, t->type, n, cols, t->row_bytes};
 }
 
-Result<device::In<float>> WeightLoader::vector(const std::string& name, int64_t n) {
-  const gguf::TensorInfo* any = model_.find_tensor(name);
-  const uint64_t ne0 = any == nullptr ? static_cast<uint64_t>(n) : any->ne[0];
-  const uint64_t ne1 = any == nullptr ? 1 : any->ne[1];
-  if (any != nullptr && any->n_elements != static_cast<uint64_t>(n)) {
-    return Error{ErrorCode::kBadInput, format("{}: tensor {} has {} elements, expected {}", model_.path(), name,
-                                              any->n_elements, n)};
-  }
-  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, ne0, ne1));
+Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int64_t cols, int64_t rows) {
+  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
   std::vector<std::byte> bytes(t->bytes);
   RETURN_IF_ERROR(model_.read(*t, 0, bytes));
-  std::vector<float> values(static_cast<size_t>(n));
+  std::vector<float> values(t->n_elements);
   quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
   return constant(name, values);
 }

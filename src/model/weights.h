@@ -24,7 +24,9 @@ class WeightLoader {
   // Its rows in another order: row i of the result is row order[i] of the tensor, whose rows number is `rows`.
   Result<device::Weight> matrix_rows(const std::string& name, int64_t cols, int64_t rows, const std::vector<int64_t>& order);
   // n values as float32, whatever type they have in the file.
-  Result<device::In<float>> vector(const std::string& name, int64_t n);
+  Result<device::In<float>> vector(const std::string& name, int64_t n) { return float_rows(name, n, 1); }
+  // rows x cols values as float32, packed.
+  Result<device::In<float>> float_rows(const std::string& name, int64_t cols, int64_t rows);
   // The same; an empty weight or view when the file has no such tensor.
   Result<device::Weight> optional_matrix(const std::string& name, int64_t cols, int64_t rows);
   Result<device::In<float>> optional_vector(const std::string& name, int64_t n);

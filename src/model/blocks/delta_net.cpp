@@ -57,7 +57,7 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
   DeltaNetBlock block;
   block.options_ = options;
   RETURN_IF_ERROR(block.load_inputs(spec, prefix));
-  ASSIGN_OR_RETURN(block.taps_, loader.vector(prefix + "ssm_conv1d.weight", s.channels() * s.kernel));
+  ASSIGN_OR_RETURN(block.taps_, loader.float_rows(prefix + "ssm_conv1d.weight", s.kernel, s.channels()));
   ASSIGN_OR_RETURN(block.dt_bias_, loader.vector(prefix + "ssm_dt.bias", s.n_value_heads));
   ASSIGN_OR_RETURN(block.decay_, loader.vector(prefix + "ssm_a", s.n_value_heads));
   ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "ssm_norm.weight", s.value_dim));
