@@ -71,12 +71,14 @@ class HostBuffer : public Memory {
   // `count` elements of T from byte `offset` on; the access lasts as long as the guard.
   template <class T>
   Guard<const T> read(size_t offset, size_t count) const {
-    ASSERT(offset + count * sizeof(T) <= bytes());
+    ASSERT(offset <= bytes());
+    ASSERT(count <= (bytes() - offset) / sizeof(T));
     return Guard<const T>({reinterpret_cast<const T*>(address() + offset), count});
   }
   template <class T>
   Guard<T> write(size_t offset, size_t count) {
-    ASSERT(offset + count * sizeof(T) <= bytes());
+    ASSERT(offset <= bytes());
+    ASSERT(count <= (bytes() - offset) / sizeof(T));
     return Guard<T>({reinterpret_cast<T*>(address() + offset), count});
   }
 };

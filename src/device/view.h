@@ -68,7 +68,7 @@ struct InOut : View<T> {
 // columns() of one buffer, which this sees as shared; such operations say so in their check).
 template <class A, class B>
 bool overlap(const View<A>& a, const View<B>& b) {
-  if (a.empty() || b.empty() || a.memory != b.memory) return false;
+  if (a.empty() || b.empty() || a.memory != b.memory || a.rows == 0 || b.rows == 0) return false;
   const auto end = [](const auto& v, size_t element) {
     return v.offset + static_cast<size_t>((v.rows - 1) * v.stride + v.cols) * element;
   };

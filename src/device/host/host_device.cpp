@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <limits>
 
 #include "base/bytes.h"
 #include "base/format.h"
@@ -37,12 +38,12 @@ class HostStream final : public Stream {
 
   void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
             std::source_location) override {
-    ASSERT(dst_offset + bytes <= dst.bytes());
-    ASSERT(src_offset + bytes <= src.bytes());
+    ASSERT(within(dst, dst_offset, bytes));
+    ASSERT(within(src, src_offset, bytes));
     if (!failed()) std::memcpy(dst.address() + dst_offset, src.address() + src_offset, bytes);
   }
   void fill_zero(Memory& dst, size_t offset, size_t bytes, std::source_location) override {
-    ASSERT(offset + bytes <= dst.bytes());
+    ASSERT(within(dst, offset, bytes));
     if (!failed()) std::memset(dst.address() + offset, 0, bytes);
   }
 
@@ -51,17 +52,19 @@ class HostStream final : public Stream {
   void wait(const Event&) override {}
 
   Ticket host_task(const HostTask& task) override {
-    const Ticket ticket{++last_ticket_};
+    last_ticket_ = last_ticket_ == std::numeric_limits<int>::max() ? 0 : last_ticket_ + 1;
+    const Ticket ticket{last_ticket_};
     if (failed()) return ticket;
     if (Status status = task.run(); !status.ok()) {
-      failed_ticket_ = ticket.index;
-      task_error_ = std::move(status).error();
+      failed_tasks_.push_back({ticket.index, std::move(status).error()});
     }
     return ticket;
   }
   void wait(Ticket ticket) override {
-    ASSERT(ticket.index <= last_ticket_);
-    if (failed_ticket_ == ticket.index) abort(task_error_);
+    ASSERT(ticket.index >= 0);
+    for (const FailedTask& task : failed_tasks_) {
+      if (task.ticket == ticket.index) abort(task.error);
+    }
   }
 
   void abort(Error error) override {
@@ -77,11 +80,19 @@ class HostStream final : public Stream {
   void reset() override {
     const LockGuard lock(mutex_);
     failed_.store(false, std::memory_order_release);
-    failed_ticket_ = -1;
+    failed_tasks_.clear();
     error_ = {};
   }
 
  private:
+  struct FailedTask {
+    int ticket;
+    Error error;
+  };
+
+  static bool within(const Memory& memory, size_t offset, size_t bytes) {
+    return offset <= memory.bytes() && bytes <= memory.bytes() - offset;
+  }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   void submit(const Launch& launch) override {
@@ -96,8 +107,7 @@ class HostStream final : public Stream {
 
   Compute& compute_;
   int last_ticket_ = -1;
-  int failed_ticket_ = -1;
-  Error task_error_;
+  std::vector<FailedTask> failed_tasks_;  // since the last reset
   std::atomic<bool> failed_{false};
   mutable Mutex mutex_;  // guards error_ against abort() from other threads
   Error error_;
