@@ -58,8 +58,9 @@ inline constexpr size_t kPartAlignment = 64;
 class ExpertLayout {
  public:
   // Looks for the merged tensors of each layer (blk.N.ffn_gate_exps.weight, ffn_up_exps, ffn_down_exps or the fused
-  // ffn_gate_up_exps, with .bias and .scale) and for the old form of one tensor per expert (blk.N.ffn_gate.E.weight).
-  // Shapes have to be dim x ffn x n_experts as given; kBadInput names tensor, found and expected shape.
+  // ffn_gate_up_exps, with .bias and .scale under the three separate names) and for the old form of one tensor per
+  // expert (blk.N.ffn_gate.E.weight). Shapes have to be dim x ffn x n_experts as given; kBadInput names tensor, found
+  // and expected shape.
   static Result<ExpertLayout> from_model(const gguf::Model& model, int n_layers, int64_t dim, int64_t ffn,
                                          int64_t n_experts);
 

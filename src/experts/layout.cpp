@@ -15,6 +15,11 @@ Error shape_error(const Model& model, const TensorInfo& t, const std::string& ex
                                        t.ne[1], t.ne[2], expected)};
 }
 
+Error type_error(const Model& model, const TensorInfo& t) {
+  return {ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which experts cannot have here", model.path(),
+                                          t.name, quant::info(t.type).name)};
+}
+
 // One row of what a blob may hold: the tensor it comes from and how its shape follows from the model's.
 struct PartRow {
   PartKind kind;
@@ -79,10 +84,7 @@ Result<BlobPart> merged_part(const Model& model, const PartRow& row, const Tenso
                                  : scale    ? format("[{}]", n)
                                             : format("[{}, {}]", cols, n));
   }
-  if (quant::info(t.type).decode == nullptr || (!row.matrix && t.type != quant::Type::F32)) {
-    return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which experts cannot have here", model.path(),
-                                                 t.name, quant::info(t.type).name)};
-  }
+  if (quant::info(t.type).decode == nullptr || (!row.matrix && t.type != quant::Type::F32)) return type_error(model, t);
   BlobPart part = make_part(row.kind, t, d);
   part.places.reserve(n);
   for (uint64_t e = 0; e < n; e++) part.places.push_back({t.shard, t.file_offset + e * part.bytes});
@@ -99,9 +101,10 @@ Result<BlobPart> separate_part(const Model& model, const std::string& prefix, Pa
       return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing ({} experts are declared)", model.path(), tensor,
                                                 d.n_experts)};
     }
+    if (quant::info(t->type).decode == nullptr) return type_error(model, *t);
     if (e == 0) part = make_part(kind, *t, d);
     if (t->type != part.type || t->ne[0] != static_cast<uint64_t>(part.cols) ||
-        t->ne[1] != static_cast<uint64_t>(part.rows) || t->ne[2] != 1) {
+        t->ne[1] != static_cast<uint64_t>(part.rows) || t->ne[2] != 1 || t->ne[3] != 1) {
       return shape_error(model, *t, format("[{}, {}] of one type for all experts of a layer", part.cols, part.rows));
     }
     part.places.push_back({t->shard, t->file_offset});
@@ -115,6 +118,17 @@ Status add_separate(const Model& model, const std::string& prefix, const Dims& d
   for (const auto& [kind, name] : kNames) {
     ASSIGN_OR_RETURN(BlobPart part, separate_part(model, prefix, kind, name, d));
     layer.parts.push_back(std::move(part));
+  }
+  return {};
+}
+
+// No file format says what a bias or scale of the fused tensor would mean, and leaving one out would give wrong sums.
+Status check_fused_extras(const Model& model, const std::string& prefix) {
+  for (const char* name : {"ffn_gate_up_exps.bias", "ffn_gate_up_exps.scale"}) {
+    if (model.find_tensor(prefix + name) == nullptr) continue;
+    return Error{ErrorCode::kUnsupported,
+                 format("{}: tensor {}{} is not supported; convert the model with separate gate and up experts",
+                        model.path(), prefix, name)};
   }
   return {};
 }
@@ -183,6 +197,7 @@ Result<ExpertLayout> ExpertLayout::from_model(const Model& model, int n_layers, 
     }
     if (!layer.parts.empty()) {
       RETURN_IF_ERROR(check_complete(model, prefix, layer));
+      RETURN_IF_ERROR(check_fused_extras(model, prefix));
       layer.n_experts = static_cast<int32_t>(n_experts);
     }
     layout.layers_.push_back(std::move(layer));
