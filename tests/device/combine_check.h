@@ -52,7 +52,8 @@ inline bool combine_sums_in_rank_order() {
     weights.set_row(r, std::vector<float>(kCombineRanks, 0.5f));
     ids.set_row(r, {3, 0, 2, 1});  // of the experts; the rank alone decides
     for (int64_t j = 0; j < kCombineRanks; j++) {
-      for (int64_t c = 0; c < n; c++) rows.at(r * kCombineRanks + j, c) = columns[static_cast<size_t>(c)][static_cast<size_t>(j)];
+      for (int64_t c = 0; c < n; c++)
+        rows.at(r * kCombineRanks + j, c) = columns[static_cast<size_t>(c)][static_cast<size_t>(j)];
     }
   }
   const auto stream = device.make_stream("combine");

@@ -146,7 +146,8 @@ TEST_F(LaunchDeathTest, KvBlocksOfAnotherDevice) {
   OpCase here(device_, "here", 0), there(other_, "there", 0);
   const PagedShape shape;
   const Paged paged(here, shape), foreign(there, shape);
-  const Grid<float> q(device_, shape.bucket, 2 * shape.key_dim, 0, 0), y(device_, shape.bucket, 2 * shape.value_dim, 0, 0);
+  const Grid<float> q(device_, shape.bucket, 2 * shape.key_dim, 0, 0),
+      y(device_, shape.bucket, 2 * shape.value_dim, 0, 0);
   device::Attention op{.q = q, .sinks = {}, .rows = paged.row_map(), .kv = paged.kv(), .y = y, .n_heads = 2,
                        .q_head_stride = shape.key_dim};
   launch_of(op, device_);
@@ -159,7 +160,8 @@ TEST_F(LaunchDeathTest, KvBlocksOfAnotherDevice) {
 
 // One wrong shape or alias for each operation; the right one binds.
 TEST_F(LaunchDeathTest, BasicShapesThatDoNotFit) {
-  const Grid<float> a(device_, 3, 6, 0, 0), b(device_, 3, 6, 0, 0), narrow(device_, 3, 5, 0, 0), row(device_, 1, 6, 0, 0);
+  const Grid<float> a(device_, 3, 6, 0, 0), b(device_, 3, 6, 0, 0), narrow(device_, 3, 5, 0, 0),
+      row(device_, 1, 6, 0, 0);
   const Grid<float> column(device_, 3, 1, 0, 0), short_row(device_, 1, 5, 0, 0), two_rows(device_, 2, 6, 0, 0);
   const Grid<int32_t> ids(device_, 1, 3, 0, 0), few_ids(device_, 1, 2, 0, 0);
 
@@ -212,9 +214,11 @@ TEST_F(LaunchDeathTest, MoeShapesThatDoNotFit) {
 
   const Grid<float> rows(device_, 6, 6, 0, 0);
   launch_of(device::Combine{.rows = rows, .weights = weights, .ids = ids, .live = live_, .x = x}, device_);
-  EXPECT_DEATH(launch_of(device::Combine{.rows = x, .weights = weights, .ids = ids, .live = live_, .x = rows}, device_), "rows");
-  EXPECT_DEATH(launch_of(device::Combine{.rows = rows, .weights = weights, .ids = ids, .live = live_, .x = logits}, device_),
-               "cols");
+  EXPECT_DEATH(launch_of(device::Combine{.rows = x, .weights = weights, .ids = ids, .live = live_, .x = rows}, device_),
+               "rows");
+  EXPECT_DEATH(
+      launch_of(device::Combine{.rows = rows, .weights = weights, .ids = ids, .live = live_, .x = logits}, device_),
+      "cols");
   EXPECT_DEATH(launch_of(device::Combine{.rows = rows, .weights = weights, .ids = ids, .live = live_,
                                          .x = rows.view().first_rows(3)}, device_), "overlap");
 }
@@ -227,7 +231,8 @@ TEST_F(LaunchDeathTest, DeltaShapesThatDoNotFit) {
   const Grid<int32_t> table(device_, 1, 3, 0, 0);
   const device::SegmentMap segments{live_.view(), table.view()};
 
-  device::DeltaConv conv{.x = rows, .taps = taps, .conv_state = conv_state, .segments = segments, .y = out, .shape = shape};
+  device::DeltaConv conv{
+      .x = rows, .taps = taps, .conv_state = conv_state, .segments = segments, .y = out, .shape = shape};
   launch_of(conv, device_);
   conv.shape.kernel = 4;
   EXPECT_DEATH(launch_of(conv, device_), "conv_state");
@@ -247,9 +252,12 @@ TEST_F(LaunchDeathTest, DeltaShapesThatDoNotFit) {
   EXPECT_DEATH(launch_of(net, device_), "state");
 
   const Grid<float> per_head(device_, 1, 2, 0, 0), g_beta(device_, 2, 4, 0, 0), gain(device_, 1, 4, 0, 0);
-  launch_of(device::DeltaGates{.ba = gates, .dt_bias = per_head, .decay = per_head, .live = live_, .g_beta = g_beta}, device_);
-  EXPECT_DEATH(launch_of(device::DeltaGates{.ba = gates, .dt_bias = gain, .decay = gain, .live = live_, .g_beta = g_beta},
-                         device_), "dt_bias");
+  launch_of(device::DeltaGates{.ba = gates, .dt_bias = per_head, .decay = per_head, .live = live_, .g_beta = g_beta},
+            device_);
+  EXPECT_DEATH(
+      launch_of(device::DeltaGates{.ba = gates, .dt_bias = gain, .decay = gain, .live = live_, .g_beta = g_beta},
+                device_),
+      "dt_bias");
   EXPECT_DEATH(launch_of(device::GatedNorm{.x = y, .z = y, .gain = gain, .live = live_}, device_), "gain");
 }
 
@@ -257,11 +265,21 @@ TEST_F(LaunchDeathTest, AttentionShapesThatDoNotFit) {
   OpCase c(device_, "", 0);
   const PagedShape shape;
   const Paged paged(c, shape);
-  const Grid<float> q(device_, shape.bucket, 4 * shape.key_dim, 0, 0), k(device_, shape.bucket, 2 * shape.key_dim, 0, 0);
-  const Grid<float> v(device_, shape.bucket, 2 * shape.value_dim, 0, 0), cos_sin(device_, shape.bucket, shape.key_dim, 0, 0);
+  const Grid<float> q(device_, shape.bucket, 4 * shape.key_dim, 0, 0),
+      k(device_, shape.bucket, 2 * shape.key_dim, 0, 0);
+  const Grid<float> v(device_, shape.bucket, 2 * shape.value_dim, 0, 0),
+      cos_sin(device_, shape.bucket, shape.key_dim, 0, 0);
   const Grid<float> y(device_, shape.bucket, 4 * shape.value_dim, 0, 0), sinks(device_, 1, 3, 0, 0);
-  const device::RopeAppend append{.q = q, .k = k, .v = v, .q_norm = {}, .k_norm = {}, .cos_sin = cos_sin,
-                                  .rows = paged.row_map(), .kv = paged.kv(), .n_heads = 4, .q_head_stride = shape.key_dim};
+  const device::RopeAppend append{.q = q,
+                                  .k = k,
+                                  .v = v,
+                                  .q_norm = {},
+                                  .k_norm = {},
+                                  .cos_sin = cos_sin,
+                                  .rows = paged.row_map(),
+                                  .kv = paged.kv(),
+                                  .n_heads = 4,
+                                  .q_head_stride = shape.key_dim};
   launch_of(append, device_);
   device::RopeAppend broken = append;
   broken.n_heads = 3;
@@ -309,8 +327,10 @@ class FootprintTest : public testing::TestWithParam<kernels::KvType> {
   // Bytes of the tokens, in keys and values.
   static void use(const Paged& paged, int64_t token, bool write, Touched& expected) {
     const device::KvBlocks kv = paged.kv();
-    for (size_t i = 0; i < kv.k_token_bytes(); i++) expected.bytes[kv.k][static_cast<size_t>(token) * kv.k_token_bytes() + i] = write;
-    for (size_t i = 0; i < kv.v_token_bytes(); i++) expected.bytes[kv.v][static_cast<size_t>(token) * kv.v_token_bytes() + i] = write;
+    for (size_t i = 0; i < kv.k_token_bytes(); i++)
+      expected.bytes[kv.k][static_cast<size_t>(token) * kv.k_token_bytes() + i] = write;
+    for (size_t i = 0; i < kv.v_token_bytes(); i++)
+      expected.bytes[kv.v][static_cast<size_t>(token) * kv.v_token_bytes() + i] = write;
   }
 
   HostDevice device_{host_options()};

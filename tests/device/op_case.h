@@ -1,5 +1,5 @@
-// Every operation with random inputs in buffers of its own, beside what it has to compute. The tests of results, graphs,
-// threads and allocations go through this one list.
+// Every operation with random inputs in buffers of its own, beside what it has to compute. The tests of results,
+// graphs, threads and allocations go through this one list.
 #pragma once
 
 #include <cmath>
@@ -30,9 +30,13 @@ class OpCase {
 
   // A grid with padding around it, or a packed one.
   template <class T>
-  std::shared_ptr<Grid<T>> grid(int64_t rows, int64_t cols) { return keep(std::make_shared<Grid<T>>(device_, rows, cols, 3, 2)); }
+  std::shared_ptr<Grid<T>> grid(int64_t rows, int64_t cols) {
+    return keep(std::make_shared<Grid<T>>(device_, rows, cols, 3, 2));
+  }
   template <class T>
-  std::shared_ptr<Grid<T>> packed(int64_t rows, int64_t cols) { return keep(std::make_shared<Grid<T>>(device_, rows, cols, 0, 0)); }
+  std::shared_ptr<Grid<T>> packed(int64_t rows, int64_t cols) {
+    return keep(std::make_shared<Grid<T>>(device_, rows, cols, 0, 0));
+  }
 
   // The grid whose first element counts the live rows or segments.
   std::shared_ptr<Grid<int32_t>> count_grid() { return count_ = grid<int32_t>(1, 1); }
@@ -87,10 +91,12 @@ inline constexpr double kRounding = 0x1p-24;
 
 // Wants for a row of values, each off by at most `roundings` roundings of its own size.
 inline void want_row(std::vector<Want>& wants, const float* at, const std::vector<double>& values, double roundings) {
-  for (size_t i = 0; i < values.size(); i++) wants.push_back({at + i, values[i], roundings * kRounding * std::abs(values[i])});
+  for (size_t i = 0; i < values.size(); i++)
+    wants.push_back({at + i, values[i], roundings * kRounding * std::abs(values[i])});
 }
 // The same with one absolute tolerance.
-inline void want_row_within(std::vector<Want>& wants, const float* at, const std::vector<double>& values, double tolerance) {
+inline void want_row_within(std::vector<Want>& wants, const float* at, const std::vector<double>& values,
+                            double tolerance) {
   for (size_t i = 0; i < values.size(); i++) wants.push_back({at + i, values[i], tolerance});
 }
 

@@ -58,7 +58,8 @@ struct Head {
   std::vector<double> values;
   double size = 0;
 };
-Head rotated(const float* x, const float* gain, int dim, const float* cos_sin, int n_pairs, bool interleaved, float eps) {
+Head rotated(const float* x, const float* gain, int dim, const float* cos_sin, int n_pairs, bool interleaved,
+             float eps) {
   std::vector<double> normed(x, x + dim);
   if (gain != nullptr) ref::rms_norm(x, gain, normed.data(), dim, double{eps});
   Head head{normed, 0};
@@ -105,20 +106,23 @@ void rope_append(Device& device, OpCases& cases, const RopeForm& form) {
     for (int64_t r = 0; r < shape.live; r++) {
       for (int h = 0; h < form.n_heads; h++) {
         const float* x = q->row(r) + h * form.q_head_stride;
-        const Head head = rotated(x, norm(q_norm), shape.key_dim, cos_sin->row(r), form.n_pairs, form.interleaved, kEps);
+        const Head head =
+            rotated(x, norm(q_norm), shape.key_dim, cos_sin->row(r), form.n_pairs, form.interleaved, kEps);
         want_row_within(wants, x, head.values, roundings * 4 * head.size);
       }
       const int64_t token = paged.token_of_row(r);
       for (int64_t i = 0; i < k->cols(); i++) {
         const int64_t h = i / shape.key_dim, d = i % shape.key_dim;
         const float* x = k->row(r) + h * shape.key_dim;
-        const Head head = rotated(x, norm(k_norm), shape.key_dim, cos_sin->row(r), form.n_pairs, form.interleaved, kEps);
+        const Head head =
+            rotated(x, norm(k_norm), shape.key_dim, cos_sin->row(r), form.n_pairs, form.interleaved, kEps);
         const double value = head.values[static_cast<size_t>(d)];
         const double off = roundings * 4 * head.size;
         wants.push_back({x + d, value, off});
         const size_t element = kernels::kv_bytes(shape.type);
-        wants.push_back({static_cast<const std::byte*>(paged.key_address(token)) + static_cast<size_t>(i) * element, value,
-                         f16 ? off + std::abs(value) * 0x1p-11 + 0x1p-25 : off, f16 ? Want::Kind::kF16 : Want::Kind::kF32});
+        wants.push_back({static_cast<const std::byte*>(paged.key_address(token)) + static_cast<size_t>(i) * element,
+                         value, f16 ? off + std::abs(value) * 0x1p-11 + 0x1p-25 : off,
+                         f16 ? Want::Kind::kF16 : Want::Kind::kF32});
       }
       for (int64_t i = 0; i < v->cols(); i++) {
         const size_t element = kernels::kv_bytes(shape.type);
@@ -156,8 +160,16 @@ void attention(Device& device, OpCases& cases, const AttentionForm& form) {
     if (sinks) sinks->fill_normal(random, 2);
   };
   c.enqueue = [=](device::Stream& s) {
-    device::Attention op{.q = *q, .sinks = {}, .rows = paged.row_map(), .kv = paged.kv(), .y = *y, .n_heads = form.n_heads,
-                         .q_head_stride = stride, .gated = form.gated, .window = form.window, .scale = scale};
+    device::Attention op{.q = *q,
+                         .sinks = {},
+                         .rows = paged.row_map(),
+                         .kv = paged.kv(),
+                         .y = *y,
+                         .n_heads = form.n_heads,
+                         .q_head_stride = stride,
+                         .gated = form.gated,
+                         .window = form.window,
+                         .scale = scale};
     if (sinks) op.sinks = sinks->view();
     s.enqueue(op);
   };
@@ -182,13 +194,15 @@ void attention(Device& device, OpCases& cases, const AttentionForm& form) {
           for (int d = 0; d < shape.value_dim; d++) values.push_back(paged.value(token, kv_head * shape.value_dim + d));
         }
         std::vector<double> row(static_cast<size_t>(shape.value_dim));
-        ref::attention({query, keys.data(), values.data(), last - first + 1, shape.key_dim, shape.value_dim, double{scale},
-                        sinks ? &sinks->at(0, h) : nullptr}, row.data());
+        ref::attention({query, keys.data(), values.data(), last - first + 1, shape.key_dim, shape.value_dim,
+                        double{scale}, sinks ? &sinks->at(0, h) : nullptr},
+                       row.data());
         for (int d = 0; form.gated && d < shape.value_dim; d++) {
           row[static_cast<size_t>(d)] *= ref::sigmoid(query[shape.key_dim + d]);
         }
         // A weight is off by the error of its score, relative to itself; all values are below 6.
-        const double weight_off = (shape.key_dim + 8) * kRounding * size + static_cast<double>(last - first + 16) * kRounding;
+        const double weight_off =
+            (shape.key_dim + 8) * kRounding * size + static_cast<double>(last - first + 16) * kRounding;
         want_row_within(wants, y->row(r) + h * shape.value_dim, row, 2 * weight_off * 6);
       }
     }
@@ -202,14 +216,17 @@ void add_attention_cases(Device& device, OpCases& cases) {
   using kernels::KvType;
   rope_angles(device, cases);
   rope_append(device, cases, {"_norms", {.key_dim = 10, .value_dim = 6}, 4, 10, 3, true, false});
-  rope_append(device, cases, {"_interleaved_f16", {.key_dim = 8, .value_dim = 8, .type = KvType::kF16}, 6, 8, 4, false, true});
-  rope_append(device, cases, {"_gate_between", {.n_kv_heads = 1, .key_dim = 12, .value_dim = 12}, 3, 24, 6, true, false});
+  rope_append(device, cases,
+              {"_interleaved_f16", {.key_dim = 8, .value_dim = 8, .type = KvType::kF16}, 6, 8, 4, false, true});
+  rope_append(device, cases,
+              {"_gate_between", {.n_kv_heads = 1, .key_dim = 12, .value_dim = 12}, 3, 24, 6, true, false});
   attention(device, cases, {"", {.key_dim = 10, .value_dim = 6}, 4});
   attention(device, cases, {"_window", {.key_dim = 16, .value_dim = 16}, 6, 7});
   attention(device, cases, {"_window_of_a_block", {.key_dim = 16, .value_dim = 16}, 2, 4});
   attention(device, cases, {"_sinks_f16", {.key_dim = 20, .value_dim = 20, .type = KvType::kF16}, 4, 0, true});
   attention(device, cases, {"_gated", {.n_kv_heads = 1, .key_dim = 12, .value_dim = 9}, 3, 0, false, true});
-  attention(device, cases, {"_all", {.key_dim = 32, .value_dim = 24, .type = KvType::kF16, .max_position = 70}, 8, 33, true, true});
+  attention(device, cases,
+            {"_all", {.key_dim = 32, .value_dim = 24, .type = KvType::kF16, .max_position = 70}, 8, 33, true, true});
 }
 
 }  // namespace strata::test

@@ -21,7 +21,9 @@ struct Segment {
 struct Segments {
   static constexpr int64_t kSlots = 5;
   Segments(OpCase& c, std::vector<Segment> segments)
-      : list(std::move(segments)), count(c.count_grid()), table(c.grid<int32_t>(static_cast<int64_t>(list.size()) + 1, 3)) {}
+      : list(std::move(segments)),
+        count(c.count_grid()),
+        table(c.grid<int32_t>(static_cast<int64_t>(list.size()) + 1, 3)) {}
   void fill() const {
     count->at(0, 0) = static_cast<int32_t>(list.size());
     for (size_t i = 0; i < list.size(); i++) {
@@ -70,7 +72,8 @@ void delta_conv(Device& device, OpCases& cases, const char* name, const DeltaSha
         // Sums of a few products of values below 5, through a function whose slope is at most 1.1.
         want_row_within(wants, y->row(r), row, 200 * kRounding);
       }
-      for (int64_t i = 0; i < shape.conv_state(); i++) wants.push_back({&state->at(s.slot, i), own[static_cast<size_t>(i)]});
+      for (int64_t i = 0; i < shape.conv_state(); i++)
+        wants.push_back({&state->at(s.slot, i), own[static_cast<size_t>(i)]});
     }
     return wants;
   };
@@ -203,7 +206,8 @@ void gated_norm(Device& device, OpCases& cases, bool sigmoid_gate) {
     live->at(0, 0) = kLive;
   };
   c.enqueue = [=](device::Stream& s) {
-    s.enqueue(device::GatedNorm{.x = *x, .z = *z, .gain = *gain, .live = *live, .sigmoid_gate = sigmoid_gate, .eps = kEps});
+    s.enqueue(
+        device::GatedNorm{.x = *x, .z = *z, .gain = *gain, .live = *live, .sigmoid_gate = sigmoid_gate, .eps = kEps});
   };
   c.expect = [=] {
     std::vector<Want> wants;
@@ -225,10 +229,12 @@ void gated_norm(Device& device, OpCases& cases, bool sigmoid_gate) {
 }  // namespace
 
 void add_recurrent_cases(Device& device, OpCases& cases) {
-  const DeltaShape small{.n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 6, .kernel = 4, .tiled = false};
+  const DeltaShape small{
+      .n_key_heads = 2, .n_value_heads = 4, .key_dim = 8, .value_dim = 6, .kernel = 4, .tiled = false};
   DeltaShape tiled = small;
   tiled.tiled = true;
-  const DeltaShape wide{.n_key_heads = 3, .n_value_heads = 3, .key_dim = 40, .value_dim = 50, .kernel = 3, .tiled = false};
+  const DeltaShape wide{
+      .n_key_heads = 3, .n_value_heads = 3, .key_dim = 40, .value_dim = 50, .kernel = 3, .tiled = false};
   delta_conv(device, cases, "", small);
   delta_conv(device, cases, "_over_several_pieces", wide);
   delta_gates(device, cases, false);

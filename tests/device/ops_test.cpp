@@ -36,7 +36,8 @@ void expect_values(const OpCase& c, const std::vector<Want>& wants) {
     const double got = value_at(wants[i]);
     if (std::abs(got - wants[i].value) <= wants[i].tolerance) continue;
     ADD_FAILURE() << c.name() << ": value " << i << " of " << wants.size() << " is " << got << ", should be "
-                  << wants[i].value << ", off by " << std::abs(got - wants[i].value) << ", allowed " << wants[i].tolerance;
+                  << wants[i].value << ", off by " << std::abs(got - wants[i].value) << ", allowed "
+                  << wants[i].tolerance;
     return;
   }
 }

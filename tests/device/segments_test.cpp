@@ -20,10 +20,15 @@ constexpr int64_t kRows = 12, kSlots = 4;
 class Recurrent {
  public:
   explicit Recurrent(HostDevice& device)
-      : device_(device), x_(device, kRows, kShape.channels(), 1, 2), taps_(device, kShape.channels(), kShape.kernel, 0, 0),
-        conv_state_(device, kSlots, kShape.conv_state(), 0, 0), convolved_(device, kRows, kShape.channels(), 0, 0),
-        g_beta_(device, kRows, 2 * kShape.n_value_heads, 0, 0), state_(device, kSlots, kShape.state(), 0, 0),
-        y_(device, kRows, int64_t{kShape.n_value_heads} * kShape.value_dim, 0, 0), count_(device, 1, 1, 0, 0),
+      : device_(device),
+        x_(device, kRows, kShape.channels(), 1, 2),
+        taps_(device, kShape.channels(), kShape.kernel, 0, 0),
+        conv_state_(device, kSlots, kShape.conv_state(), 0, 0),
+        convolved_(device, kRows, kShape.channels(), 0, 0),
+        g_beta_(device, kRows, 2 * kShape.n_value_heads, 0, 0),
+        state_(device, kSlots, kShape.state(), 0, 0),
+        y_(device, kRows, int64_t{kShape.n_value_heads} * kShape.value_dim, 0, 0),
+        count_(device, 1, 1, 0, 0),
         table_(device, 4, 3, 0, 0) {
     Random random(9);
     for (const Grid<float>* grid : {&x_, &taps_, &conv_state_, &state_}) grid->fill_normal(random);

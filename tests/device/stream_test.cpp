@@ -36,7 +36,9 @@ class StreamTest : public testing::Test {
   }();
 };
 
-HostTask task_of(const char* name, std::function<Status()> run) { return {.name = name, .run = std::move(run), .ranges = {}}; }
+HostTask task_of(const char* name, std::function<Status()> run) {
+  return {.name = name, .run = std::move(run), .ranges = {}};
+}
 
 HostTask failing_task(const char* message) {
   return task_of("failing", [message]() -> Status { return Error{ErrorCode::kIo, message}; });
