@@ -18,7 +18,8 @@ Error about_key(const Model& model, std::string_view key, const std::string& tex
 Result<const Value*> find_scalar(const Model& model, std::string_view key) {
   const Value* value = model.find(key);
   if (value && value->is_array()) {
-    return about_key(model, key, format("is an array of {}, not a single value", value_type_name(value->element_type())));
+    return about_key(model, key,
+                     format("is an array of {}, not a single value", value_type_name(value->element_type())));
   }
   return value;
 }
@@ -111,7 +112,8 @@ Status Model::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byt
   if (offset > tensor.bytes || dst.size() > tensor.bytes - offset) {
     return Error{ErrorCode::kBadInput,
                  format("{}: tensor '{}' has {} bytes, cannot read {} bytes at {}",
-                        printable(shard.path, kMaxPathPrinted), printable(tensor.name), tensor.bytes, dst.size(), offset)};
+                        printable(shard.path, kMaxPathPrinted), printable(tensor.name), tensor.bytes, dst.size(),
+                        offset)};
   }
   return shard.file->read_exact(tensor.file_offset + offset, dst);
 }

@@ -82,7 +82,8 @@ Result<std::unique_ptr<Model>> Opener::open(const std::string& path) {
   return model;
 }
 
-// The file to open when a folder holds one model. A single incomplete set is returned too: opening it says what is missing.
+// The file to open when a folder holds one model. A single incomplete set is returned too: opening it says what is
+// missing.
 Result<std::string> Opener::pick_from_folder(const std::string& folder) {
   struct Found {
     std::string file;  // any of its files
@@ -181,9 +182,10 @@ Status Opener::check_split_keys(const ParsedFile& file, const FileSet& set, size
   ASSIGN_OR_RETURN(const int64_t said_count, int_key(file, path, kSplitCountKey, 1));
   if (!set.named_as_split) {
     if (said_count <= 1) return {};
-    return Error{ErrorCode::kBadInput, format("{}: one of {} files of a set (key '{}'), but not named like it: give the "
-                                              "files their names NAME-00001-of-{:05}.gguf back",
-                                              shown(path), said_count, kSplitCountKey, said_count)};
+    return Error{ErrorCode::kBadInput,
+                 format("{}: one of {} files of a set (key '{}'), but not named like it: give the files their names "
+                        "NAME-00001-of-{:05}.gguf back",
+                        shown(path), said_count, kSplitCountKey, said_count)};
   }
   if (count > 1) {
     for (const std::string_view key : {kSplitCountKey, kSplitNoKey, kSplitTensorsKey}) {
@@ -198,7 +200,8 @@ Status Opener::check_split_keys(const ParsedFile& file, const FileSet& set, size
   }
   ASSIGN_OR_RETURN(const int64_t number, int_key(file, path, kSplitNoKey, 0));
   if (number != static_cast<int64_t>(index)) {
-    return differs(kSplitNoKey, number, static_cast<int64_t>(index), "from the file's name: files were renamed or swapped");
+    return differs(kSplitNoKey, number, static_cast<int64_t>(index),
+                   "from the file's name: files were renamed or swapped");
   }
   ASSIGN_OR_RETURN(const int64_t total, int_key(file, path, kSplitTensorsKey, tensors_announced_));
   if (index == 0) tensors_announced_ = total;

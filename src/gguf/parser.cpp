@@ -72,8 +72,8 @@ Status Parser::check_version(uint32_t version) {
 // A count is bounded by what the rest of the file can hold before it is used as a size.
 Status Parser::check_count(const char* what, uint64_t count, uint64_t min_bytes, uint64_t max) {
   if (count > bytes_left() / min_bytes) {
-    return fail(ErrorCode::kBadInput, format("header claims {} {}, more than the remaining {} bytes can hold", count, what,
-                                             bytes_left()));
+    return fail(ErrorCode::kBadInput, format("header claims {} {}, more than the remaining {} bytes can hold", count,
+                                             what, bytes_left()));
   }
   if (count > max) {
     return fail(ErrorCode::kBadInput, format("header claims {} {}, at most {} are allowed here", count, what, max));
@@ -83,7 +83,8 @@ Status Parser::check_count(const char* what, uint64_t count, uint64_t min_bytes,
 
 Result<const uint8_t*> Parser::take(uint64_t n) {
   if (n > bytes_left()) {
-    return fail(ErrorCode::kBadInput, format("file ends too early: {} bytes are needed here, {} are left", n, bytes_left()));
+    return fail(ErrorCode::kBadInput,
+                format("file ends too early: {} bytes are needed here, {} are left", n, bytes_left()));
   }
   if (n > readable_ - position_) {
     return fail(ErrorCode::kBadInput, format("metadata of more than {}: this is no model file that can be read",

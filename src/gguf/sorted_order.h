@@ -1,5 +1,5 @@
-// Sorting by index, for finding equal and neighbouring items. Sorting rather than hashing, so that no choice of names in
-// a file makes it slow.
+// Sorting by index, for finding equal and neighbouring items. Sorting rather than hashing, so that no choice of names
+// in a file makes it slow.
 #pragma once
 
 #include <algorithm>

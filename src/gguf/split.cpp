@@ -45,10 +45,12 @@ std::string split_file_name(std::string_view stem, int number, int count) {
 
 std::string derived_name(std::string_view path, std::string_view suffix) {
   std::string stem(file_name_of(path));
-  // A stem may carry the pattern several times ("x-00001-of-00002-00001-of-00001.gguf").
-  while (const auto split = parse_split_name(stem)) stem = split->stem + std::string(kExtension);
-  if (stem.ends_with(kExtension)) stem.resize(stem.size() - kExtension.size());
-
+  if (const auto split = parse_split_name(stem)) {
+    stem = split->stem;
+  } else if (stem.ends_with(kExtension)) {
+    stem.resize(stem.size() - kExtension.size());
+  }
+  // Stem and suffix together may still spell the pattern ("x-00001-of-00002" and ".gguf").
   std::string name = stem + std::string(suffix);
   if (parse_split_name(name)) name.insert(name.size() - kExtension.size(), ".derived");
   return std::string(directory_of(path)) + name;

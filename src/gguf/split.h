@@ -24,8 +24,8 @@ std::optional<SplitName> parse_split_name(std::string_view file_name);
 std::string split_file_name(std::string_view stem, int number, int count);
 
 // The name for a file made from `path`, next to it: directory and stem of the source (without ".gguf" and without the
-// split pattern) with `suffix` appended. Never has the split pattern, whatever stem and suffix are, so a derived file is
-// never taken for a part of its source's set.
+// split pattern) with `suffix` appended. Never has the split pattern, whatever stem and suffix are, so a derived file
+// is never taken for a part of its source's set.
 std::string derived_name(std::string_view path, std::string_view suffix);
 
 // "dir/" of "dir/name", empty without a directory; and the name.

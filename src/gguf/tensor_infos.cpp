@@ -75,9 +75,9 @@ Status Parser::parse_type(TensorInfo& tensor) {
   const quant::TypeInfo* type = quant::find_type(id);
   if (!type) {
     const char* removed = removed_type_name(id);
-    return fail(ErrorCode::kUnsupported, removed ? format("type {} ({}) was removed from the format: convert the model "
-                                                          "again", id, removed)
-                                                 : format("unknown type {}", id));
+    return fail(ErrorCode::kUnsupported,
+                removed ? format("type {} ({}) was removed from the format: convert the model again", id, removed)
+                        : format("unknown type {}", id));
   }
   if (!type->in_files) {
     return fail(ErrorCode::kBadInput,
@@ -90,8 +90,8 @@ Status Parser::parse_type(TensorInfo& tensor) {
 Status Parser::compute_sizes(TensorInfo& tensor) {
   const quant::TypeInfo& type = quant::info(tensor.type);
   if (tensor.ne[0] % type.block_elems != 0) {
-    return fail(ErrorCode::kBadInput, format("rows of {} elements, but {} needs a multiple of {}", tensor.ne[0], type.name,
-                                             type.block_elems));
+    return fail(ErrorCode::kBadInput, format("rows of {} elements, but {} needs a multiple of {}", tensor.ne[0],
+                                             type.name, type.block_elems));
   }
   std::optional<uint64_t> elements = tensor.ne[0];
   std::optional<uint64_t> bytes = checked_mul(tensor.ne[0] / type.block_elems, type.block_bytes);
@@ -152,7 +152,8 @@ Status Parser::check_truncation() {
   }
   if (end_max <= file_.size()) return {};
   return fail_at(tensor_at(last), ErrorCode::kBadInput,
-                 format("its data ends at byte {}, but the file has {} bytes: {} bytes are missing (an incomplete download?)",
+                 format("its data ends at byte {}, but the file has {} bytes: {} bytes are missing (an incomplete "
+                        "download?)",
                         end_max, file_.size(), end_max - file_.size()));
 }
 

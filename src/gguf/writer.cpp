@@ -125,7 +125,8 @@ void Writer::set_raw(std::string_view key, std::vector<uint8_t> bytes) {
   }
 }
 
-void Writer::add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::span<const std::byte> bytes) {
+void Writer::add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne,
+                        std::span<const std::byte> bytes) {
   add({std::move(name), type, std::move(ne), bytes, nullptr});
 }
 

@@ -1,5 +1,6 @@
 // Writes one GGUF v3 file that the reference reader accepts: unique keys with general.architecture first, names of at
-// most 63 bytes, tensors in order at aligned offsets, zero fill, general.quantization_version when a tensor is quantised.
+// most 63 bytes, tensors in order at aligned offsets, zero fill, general.quantization_version when a tensor is
+// quantised.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +35,16 @@ class Writer {
   void set_value(std::string_view key, const Value& value);
   void set_alignment(uint32_t alignment);  // default 32; the only way to set general.alignment
 
-  // ne: 1 to 4 dimensions, fastest first; trailing ones are dropped in the file. Exactly one of the two is given: bytes that stay alive until write(), or a
-  // producer that is called once per tensor while writing and appends tensor_bytes bytes through the sink.
+  // ne: 1 to 4 dimensions, fastest first; trailing ones are dropped in the file. Exactly one of the two is given: bytes
+  // that stay alive until write(), or a producer that is called once per tensor while writing and appends all of the
+  // tensor's bytes through the sink.
   using Sink = std::function<Status(std::span<const std::byte>)>;
   void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne, std::span<const std::byte> bytes);
   void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne,
                   std::function<Status(const Sink&)> produce);
 
-  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path; what was wrong with the keys
-  // and tensors added before is kBadInput. What the producers return is passed on.
+  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path; what was wrong with the
+  // keys and tensors added before is kBadInput. What the producers return is passed on.
   Status write(const std::string& path);
 
  private:

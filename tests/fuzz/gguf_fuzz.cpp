@@ -1,7 +1,7 @@
-// libFuzzer target: opens what the input describes as a model and, if it is accepted, reads everything there is to read.
+// libFuzzer target: opens what the input describes as a model and, if it is accepted, reads everything there is.
 //
-// The input is the bytes of one file, or, if it starts with 'S', a split set: 'S', the number of files (1 to 4, modulo),
-// then each file as a 16-bit length and its bytes; the last one has the rest.
+// The input is the bytes of one file, or, if it starts with 'S', a split set: 'S', the number of files less one (modulo
+// 4), then each file as a 16-bit length and its bytes; the last one has the rest.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -93,7 +93,9 @@ class GgufBuilder {
   GgufBuilder& i32(std::string_view key, int32_t value) { return entry(key, 5, ByteString().number(value)); }
   GgufBuilder& f32(std::string_view key, float value) { return entry(key, 6, ByteString().f32(value)); }
   GgufBuilder& boolean(std::string_view key, uint8_t value) { return entry(key, 7, ByteString().u8(value)); }
-  GgufBuilder& string(std::string_view key, std::string_view value) { return entry(key, 8, ByteString().string(value)); }
+  GgufBuilder& string(std::string_view key, std::string_view value) {
+    return entry(key, 8, ByteString().string(value));
+  }
   GgufBuilder& u64(std::string_view key, uint64_t value) { return entry(key, 10, ByteString().u64(value)); }
   GgufBuilder& i64(std::string_view key, int64_t value) { return entry(key, 11, ByteString().number(value)); }
   GgufBuilder& f64(std::string_view key, double value) { return entry(key, 12, ByteString().number(value)); }

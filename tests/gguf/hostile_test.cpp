@@ -1,5 +1,5 @@
-// One hostile or broken file per row. Ids: G.. is the fault's number in the catalogue the project keeps of faults seen in
-// engines of this kind, R.. the row of the list of attacks on the container.
+// One hostile or broken file per row. Ids: G.. is the number of the fault in the project's catalogue of faults seen in
+// engines of this kind, R.. the row of its list of attacks on the container.
 #include <string>
 #include <vector>
 
@@ -92,12 +92,14 @@ std::vector<HostileFile> entries() {
   many_strings.u32(8).u64(gguf::kMaxStrings + 1).zeros(8 * (gguf::kMaxStrings + 1));
 
   std::vector<HostileFile> files = {
-      {"R4_key_length_2_63", key_of_length(kPow63), {"metadata entry 1", "string of 9223372036854775808 bytes", "byte 69"}},
+      {"R4_key_length_2_63", key_of_length(kPow63),
+       {"metadata entry 1", "string of 9223372036854775808 bytes", "byte 69"}},
       {"R4_key_length_by_one", key_of_length(7), {"string of 7 bytes", "only 6 are left"}},
       {"R4_string_length", value(8, ByteString().u64(kPow63)), {"'k'", "string of 9223372036854775808"}},
       {"R4_string_length_by_one", value(8, ByteString().u64(3).text("ab")), {"string of 3 bytes", "only 2"}},
       {"G17_R5_empty_key", plain().raw_entry(ByteString().u64(0).u32(0).u8(1).u8(0)).bytes(), {"empty key"}},
-      {"G17_37_bytes", ByteString().text("GGUF").u32(3).u64(0).u64(1).u64(0).u32(7).u8(1).bytes(), {"remaining 13 bytes"}},
+      {"G17_37_bytes", ByteString().text("GGUF").u32(3).u64(0).u64(1).u64(0).u32(7).u8(1).bytes(),
+       {"remaining 13 bytes"}},
       {"R5_duplicate_key", plain().u8("k", 1).u8("j", 1).u8("k", 2).bytes(),
        {"metadata entry 3 'k'", "second time", "entry 1"}},
       {"R5_key_too_long", plain().u8(string(65536, 'k'), 1).bytes(), {"65536 bytes", "at most 65535"}},
@@ -108,20 +110,25 @@ std::vector<HostileFile> entries() {
       {"G16_R6_nested_arrays", value(9, nested), {depth_text}},
       {"R6_empty_nested_array", value(9, ByteString().u32(9).u64(0)), {depth_text}},
       {"R6_element_type_13", value(9, ByteString().u32(13).u64(0)), {"unknown value type 13"}},
-      {"R7_array_count", value(9, ByteString().u32(10).u64(uint64_t{1} << 61).u64(0)), {"array of 2305843009213693952 uint64"}},
+      {"R7_array_count", value(9, ByteString().u32(10).u64(uint64_t{1} << 61).u64(0)),
+       {"array of 2305843009213693952 uint64"}},
       {"R7_array_count_by_one", value(9, ByteString().u32(4).u64(3).u32(1).u32(2)), {"array of 3 uint32", "8 bytes"}},
+      {"R26_value_cut", plain().u32("key", 1).bytes_without_last(1), {"file ends too early: 4 bytes", "3 are left"}},
       {"R7_string_count", value(9, ByteString().u32(8).u64(2).u64(0)), {"array of 2 string"}},
-      {"R7_string_element", value(9, ByteString().u32(8).u64(2).u64(1).text("a").u64(1)), {"string of 1 bytes, but only 0"}},
+      {"R7_string_element", value(9, ByteString().u32(8).u64(2).u64(1).text("a").u64(1)),
+       {"string of 1 bytes, but only 0"}},
       {"R8_many_strings", value(9, many_strings), {"array of 2000001 strings", "may have 2000000"}},
       {"R9_bool_2", plain().boolean("k", 2).bytes(), {"'k'", "bool with the value 2"}},
-      {"R9_bool_in_array", plain().array("k", 7, 3, ByteString().u8(0).u8(1).u8(255)).bytes(), {"bool with the value 255"}},
+      {"R9_bool_in_array", plain().array("k", 7, 3, ByteString().u8(0).u8(1).u8(255)).bytes(),
+       {"bool with the value 255"}},
       {"R10_key_not_utf8", plain().raw_entry(ByteString().string("\xff\xc0k").u32(77).u8(1).u8(1)).bytes(),
        {"'??k'", "unknown value type 77"}},
       {"R11_alignment_u64", plain().u64("general.alignment", 32).bytes(), {"general.alignment", "is a uint64"}},
       {"G07_R11_alignment_i32", plain().i32("general.alignment", -32).bytes(), {"is a int32"}},
   };
   for (const uint32_t alignment : {0u, 3u, 33u, 131072u, 0x80000000u, 0xffffffe0u}) {
-    files.push_back({"G07_R11_alignment_" + std::to_string(alignment), plain().u32("general.alignment", alignment).bytes(),
+    files.push_back({"G07_R11_alignment_" + std::to_string(alignment),
+                     plain().u32("general.alignment", alignment).bytes(),
                      {"metadata entry 1 'general.alignment'", "alignment " + std::to_string(alignment), "1..65536"}});
   }
   return files;
@@ -139,7 +146,8 @@ std::vector<HostileFile> tensor_infos() {
       {"R12_duplicate_name", with_tensor({"a", {4}}).tensor({"b", {4}}).tensor({"a", {8}}).bytes(),
        {"tensor 2 'a'", "second time", "tensor 0"}},
       {"R12_name_of_64", with_tensor({string(64, 'n'), {4}}).bytes(), {"name of 64 bytes", "at most 63"}},
-      {"R12_name_length_2_62", ByteString().text("GGUF").u32(3).u64(1).u64(0).u64(kPow62).text("name").zeros(40).bytes(),
+      {"R12_name_length_2_62",
+       ByteString().text("GGUF").u32(3).u64(1).u64(0).u64(kPow62).text("name").zeros(40).bytes(),
        {"tensor 0", "string of 4611686018427387904 bytes"}},
       {"R12_name_with_nul", with_tensor({string("a\0x", 3), {4}}).tensor({string("a\0y", 3), {4}}).bytes(),
        {"tensor 0 'a?x'", "NUL"}},
@@ -155,6 +163,7 @@ std::vector<HostileFile> tensor_infos() {
       {"G02_product_f16", shape({kPow31, kPow31, 4}, 1), {large}},
       {"G02_product_wraps_to_1", shape({274177, 67280421310721}), {large}},
       {"G02_product_wraps_to_1_bytes", shape({274177, 67280421310721}, 24), {large}},
+      {"R17_elements_wrap_but_not_bytes", shape({kPow32, kPow32}, 2), {large, "Q4_0"}},
       {"G02_bytes_wrap", shape({kPow62, 1, 2}), {large}},
       {"G02_bytes_wrap_in_row", shape({kPow62 + 1}), {large}},
       {"G04_padding_wraps", shape({kPow62 - 1}), {large}},
@@ -188,7 +197,9 @@ std::vector<HostileFile> data_positions() {
   };
   const GgufBuilder cut = plain().tensor({"a", {8}}).tensor({"b", {8}});  // 32 bytes each
   const auto whole = cut.bytes();
-  const auto first = [&](size_t n) { return std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<long>(n)); };
+  const auto first = [&](size_t n) {
+    return std::vector<std::byte>(whole.begin(), whole.begin() + static_cast<long>(n));
+  };
   const string real_size = std::to_string(whole.size());
   return {
       {"R21_offset_1", at(1), {"tensor 0 't'", "offset 1", "alignment 32"}},
@@ -203,7 +214,8 @@ std::vector<HostileFile> data_positions() {
                                                  .data = std::vector<std::byte>(32)}).bytes(), {"1 bytes are missing"}},
       {"G20_R22_huge_but_no_wrap", with_tensor({"t", {kPow32, kPow31 - 1}, 24}).bytes(), {"bytes are missing"}},
       {"G01_sum_of_sizes_wraps",
-       with_tensor({.name = "a", .ne = {kPow62 / 2}}).tensor({.name = "b", .ne = {kPow62 / 2 + 8}, .offset = kPow63}).bytes(),
+       with_tensor({.name = "a", .ne = {kPow62 / 2}})
+           .tensor({.name = "b", .ne = {kPow62 / 2 + 8}, .offset = kPow63}).bytes(),
        {"tensor 1 'b'", "does not fit 64 bits"}},
       {"R24_same_range", two(0, 0), {"tensor 1 'b'", "overlaps tensor 'a'"}},
       {"R24_overlap", two(0, 32), {"overlaps tensor 'a'", "found offset 32, expected at least 64"}},
@@ -222,9 +234,11 @@ std::vector<HostileFile> data_positions() {
 
 std::vector<HostileFile> kinds() {
   return {
-      {"adapter", plain().string("general.type", "adapter").bytes(), {"general.type", "'adapter'"}, ErrorCode::kUnsupported},
+      {"adapter", plain().string("general.type", "adapter").bytes(),
+       {"general.type", "'adapter'"}, ErrorCode::kUnsupported},
       {"mmproj", plain().string("general.type", "mmproj").bytes(), {"'mmproj'"}, ErrorCode::kUnsupported},
-      {"kind_prefix", plain().string("general.type", string("model\0", 6)).bytes(), {"'model?'"}, ErrorCode::kUnsupported},
+      {"kind_prefix", plain().string("general.type", string("model\0", 6)).bytes(),
+       {"'model?'"}, ErrorCode::kUnsupported},
       {"kind_number", plain().u32("general.type", 1).bytes(), {"general.type", "is a uint32, not a string"}},
       {"kind_array", plain().strings("general.type", {"model"}).bytes(), {"general.type", "array"}},
   };

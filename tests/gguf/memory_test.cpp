@@ -184,32 +184,43 @@ TEST(MemoryTest, StaysUnder100MBOnAnyFile) {
 // The limits are those of the whole set: a second file gets what the first has left.
 TEST(MemoryTest, StaysUnder100MBOnAnySet) {
   if (!kMeasurable) GTEST_SKIP() << "memory is not measured with sanitizers";
+  struct Part {
+    uint64_t n_tensors = 0;
+    uint64_t n_strings = 0;
+    uint64_t fill_bytes = 0;
+  };
+  struct Row {
+    Part first, second;
+    const char* message;
+  };
+  const uint64_t half = gguf::kMaxMetadataBytes / 2;
+  const Row rows[] = {
+      {{.fill_bytes = half + kMiB}, {.fill_bytes = half + kMiB}, "metadata of more than 48 MiB"},
+      {{.n_strings = gguf::kMaxStrings / 2}, {.n_strings = gguf::kMaxStrings / 2 + 1}, "array of 1000001 strings"},
+      {{.n_tensors = gguf::kMaxTensors / 2}, {.n_tensors = gguf::kMaxTensors / 2 + 1},
+       "header claims 50001 tensors, at most 50000"},
+  };
   const TempDir dir;
-  const std::string first = dir.file(gguf::split_file_name("m", 1, 2));
-  const auto make = [&](int number, uint64_t n_tensors, uint64_t fill) {
+  const auto make = [&](int number, const Part& part) {
     BigFile file(dir.file(gguf::split_file_name("m", number, 2)));
-    file.header(n_tensors, 5);
+    file.header(part.n_tensors, 6);
     file.put(ByteString().string("split.no").u32(2).u16(static_cast<uint16_t>(number - 1)));
     file.put(ByteString().string("split.count").u32(2).u16(2));
     file.put(ByteString().string("split.tensors.count").u32(5).u32(0));
     file.put(ByteString().string("general.alignment").u32(4).u32(1));
-    file.array("fill", 0, fill, fill);
-    put_tensors(file, n_tensors);
-    file.zeros(n_tensors + 1);
+    file.array("strings", 8, part.n_strings, 8 * part.n_strings);
+    file.array("fill", 0, part.fill_bytes, part.fill_bytes);
+    put_tensors(file, part.n_tensors);
+    file.zeros(part.n_tensors + 1);
   };
-  const uint64_t half = gguf::kMaxMetadataBytes / 2;
-  make(1, 0, half + kMiB);
-  make(2, 0, half + kMiB);
-  const Outcome metadata = open_in_child(first);
-  EXPECT_NE(std::string(metadata.message).find("metadata of more than"), std::string::npos) << metadata.message;
-  EXPECT_LT(metadata.peak_kib, kPeakKibMax);
-
-  make(1, gguf::kMaxTensors / 2, kMiB);
-  make(2, gguf::kMaxTensors / 2 + 1, kMiB);
-  const Outcome tensors = open_in_child(first);
-  EXPECT_NE(std::string(tensors.message).find("header claims 50001 tensors, at most 50000"), std::string::npos)
-      << tensors.message;
-  EXPECT_LT(tensors.peak_kib, kPeakKibMax);
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.message);
+    make(1, row.first);
+    make(2, row.second);
+    const Outcome outcome = open_in_child(dir.file(gguf::split_file_name("m", 1, 2)));
+    EXPECT_NE(std::string(outcome.message).find(row.message), std::string::npos) << outcome.message;
+    EXPECT_LT(outcome.peak_kib, kPeakKibMax);
+  }
 }
 
 }  // namespace

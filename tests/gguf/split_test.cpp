@@ -24,7 +24,9 @@ TensorSpec numbered(string name, uint8_t fill) {
   return {.name = std::move(name), .ne = {8}, .data = std::vector<std::byte>(32, std::byte{fill})};
 }
 
-string part_name(int number, int count, const string& stem = "big") { return gguf::split_file_name(stem, number, count); }
+string part_name(int number, int count, const string& stem = "big") {
+  return gguf::split_file_name(stem, number, count);
+}
 
 // Three parts whose tensors are not in the order of the layers; the first has an alignment of its own.
 Files three_parts() {
@@ -45,7 +47,8 @@ void expect_three_parts(const OpenResult& opened) {
   ASSERT_EQ(model.shards().size(), 3u);
   EXPECT_EQ(model.shards()[0].alignment, 64u);
   EXPECT_EQ(model.shards()[2].alignment, 32u);
-  const std::vector<std::pair<string, int>> expected = {{"blk.1.up", 0}, {"output", 1}, {"blk.0.up", 1}, {"blk.0.down", 2}};
+  const std::vector<std::pair<string, int>> expected = {
+      {"blk.1.up", 0}, {"output", 1}, {"blk.0.up", 1}, {"blk.0.down", 2}};
   ASSERT_EQ(model.tensors().size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const gguf::TensorInfo& tensor = model.tensors()[i];
@@ -155,7 +158,8 @@ TEST(SplitSetTest, S04_PartsOfAnotherSetAreRefused) {
       {"no total", 1, with(GgufBuilder().u16("split.count", 3).u16("split.no", 0), {"x"}),
        {"'split.tensors.count' is missing"}},
       {"count is text", 2, with(GgufBuilder().string("split.count", "3"), {"x"}), {"'split.count' is a string"}},
-      {"count is an array", 2, with(GgufBuilder().array("split.count", 4, 1, ByteString().u32(3)), {"x"}), {"is an array"}},
+      {"count is an array", 2, with(GgufBuilder().array("split.count", 4, 1, ByteString().u32(3)), {"x"}),
+       {"is an array"}},
   };
   for (const Row& row : rows) {
     SCOPED_TRACE(row.what);
@@ -267,7 +271,8 @@ TEST(SplitNameTest, IsParsedExactly) {
   EXPECT_FALSE(gguf::parse_split_name("x-00002-of-00001.gguf")->valid());
   for (const char* plain : {"", ".gguf", "x.gguf", "x-00001-of-00002", "x-00001-of-00002.GGUF", "x-0001-of-00002.gguf",
                             "x-000001-of-000002.gguf", "x-00001-of-0000a.gguf", "x-0000:-of-00002.gguf",
-                            "x-00001of-00002.gguf", "x-00001-of00002.gguf", "x_00001-of-00002.gguf", "00001-of-00002.gguf",
+                            "x-00001of-00002.gguf", "x-00001-of00002.gguf", "x_00001-of-00002.gguf",
+                            "00001-of-00002.gguf",
                             "x-00001-of-00002.gguf.part1of2", "x-00001-of-+0002.gguf", "x-00001-of- 0002.gguf"}) {
     const auto parsed = gguf::parse_split_name(plain);
     EXPECT_FALSE(parsed.has_value()) << plain;
@@ -278,7 +283,8 @@ TEST(DerivedNameTest, S07_NeverHasTheSplitPattern) {
   EXPECT_EQ(gguf::derived_name("/m/big-00001-of-00013.gguf", "-q4.gguf"), "/m/big-q4.gguf");
   EXPECT_EQ(gguf::derived_name("big.gguf", ".pack"), "big.pack");
   EXPECT_EQ(gguf::derived_name("/m.gguf/big", ".pack"), "/m.gguf/big.pack");
-  const char* stems[] = {"x", "x-00001-of-00002", "x-00001-of-00002-00001-of-00001", "", "-00001-of-00002", "x-00001-of"};
+  const char* stems[] = {"x", "x-00001-of-00002", "x-00001-of-00002-00001-of-00001", "", "-00001-of-00002",
+                         "x-00001-of"};
   const char* endings[] = {".gguf", "-00001-of-00013.gguf", "", ".bin"};
   const char* suffixes[] = {".gguf", "-00001-of-00001.gguf", "-00002.gguf", "", "-q4_k_m.gguf", "-of-00002.gguf"};
   for (const char* folder : {"", "/d/", "/e-00001-of-00002.gguf/"}) {

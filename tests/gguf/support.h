@@ -45,7 +45,7 @@ inline void expect_error(const OpenResult& result, ErrorCode code, std::initiali
   EXPECT_LT(message.size(), 1500u);
 }
 
-// Reads every value through every accessor and the two ends of every tensor's data; returns how many values and tensors.
+// Reads every value through every accessor and the two ends of every tensor's data; returns how many there were.
 size_t walk(const gguf::Model& model);
 
 }  // namespace strata::test
