@@ -15,10 +15,11 @@ using device::Launch;
 using device::Range;
 using device::View;
 using device::host::HostDevice;
+using Site = decltype(Launch::site);
 
 template <class Op>
 Launch launch_of(const Op& op, const device::Device& device) {
-  return device::make_launch(op, &device, std::source_location::current());
+  return device::make_launch(op, &device, Site::current());
 }
 
 template <class T>
@@ -85,8 +86,8 @@ TEST(Launch, EveryOperationNamesItsOutputs) {
   class Catcher final : public device::Stream {
    public:
     explicit Catcher(device::Device* device) : Stream(device, "catcher") {}
-    void copy(device::Memory&, size_t, const device::Memory&, size_t, size_t, std::source_location) override {}
-    void fill_zero(device::Memory&, size_t, size_t, std::source_location) override {}
+    void copy(device::Memory&, size_t, const device::Memory&, size_t, size_t, Site) override {}
+    void fill_zero(device::Memory&, size_t, size_t, Site) override {}
     void record(device::Event&) override {}
     void wait(const device::Event&) override {}
     device::Ticket host_task(const device::HostTask&) override { return {}; }
