@@ -35,8 +35,8 @@
     "if it fits")                                                                                                     \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
-  X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "4", 0, 1048576, "GiB", "", kScopeEngine,               \
-    "RAM always left free")                                                                                           \
+  X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,               \
+    "RAM always left free; auto is 4, at most a quarter of what is available")                                                                                           \
   X(kChunk, "chunk", SettingType::kInt, "512", 1, 8192, "tokens", "", kScopeEngine,                                   \
     "Prompt tokens computed together")                                                                                \
   X(kDeterministic, "deterministic", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                         \

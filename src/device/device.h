@@ -7,11 +7,11 @@
 
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "base/source_site.h"
 #include "device/launch.h"
 #include "device/memory.h"
 
@@ -62,16 +62,16 @@ class Stream {
 
   // Queues an operation (or records it, on the stream of a capture).
   template <class Op>
-  void enqueue(const Op& op, std::source_location site = std::source_location::current()) {
+  void enqueue(const Op& op, SourceSite site = SourceSite::current()) {
     submit(make_launch(op, device_, site));
   }
 
   // Copies `bytes`. From pinned host memory the source is read when the copy runs; from pageable memory its bytes are
   // taken before the call returns.
   virtual void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
-                    std::source_location site = std::source_location::current()) = 0;
+                    SourceSite site = SourceSite::current()) = 0;
   virtual void fill_zero(Memory& dst, size_t offset, size_t bytes,
-                         std::source_location site = std::source_location::current()) = 0;
+                         SourceSite site = SourceSite::current()) = 0;
 
   virtual void record(Event& event) = 0;
   virtual void wait(const Event& event) = 0;

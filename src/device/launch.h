@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstring>
-#include <source_location>
 #include <type_traits>
 
+#include "base/source_site.h"
 #include "device/ops/all.h"
 
 namespace strata::device {
@@ -16,7 +16,7 @@ inline constexpr int kMaxOpRanges = 20;
 struct Launch {
   int op = 0;                 // index into AllOps
   const char* name = "";
-  std::source_location site;
+  SourceSite site;
   int n_ranges = 0;
   Range ranges[kMaxOpRanges];
   alignas(16) std::byte args[kMaxOpBytes];
@@ -59,7 +59,7 @@ class RangeCollector {
 
 // The one wrapper every operation goes through: checks shapes and aliasing, derives the ranges.
 template <class Op>
-Launch make_launch(const Op& op, const Device* device, std::source_location site) {
+Launch make_launch(const Op& op, const Device* device, SourceSite site) {
   static_assert(std::is_trivially_copyable_v<Op>);
   static_assert(sizeof(Op) <= kMaxOpBytes);
   op.check();

@@ -7,10 +7,10 @@ class Recording::Recorder final : public Stream {
   Recorder(Device* device, Recording& recording) : Stream(device, "capture"), recording_(recording) {}
 
   void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
-            std::source_location site) override {
+            SourceSite site) override {
     recording_.nodes_.push_back(Copy{&dst, dst_offset, &src, src_offset, bytes, site});
   }
-  void fill_zero(Memory& dst, size_t offset, size_t bytes, std::source_location site) override {
+  void fill_zero(Memory& dst, size_t offset, size_t bytes, SourceSite site) override {
     recording_.nodes_.push_back(Fill{&dst, offset, bytes, site});
   }
   void record(Event& event) override { recording_.nodes_.push_back(Record{&event}); }

@@ -26,8 +26,8 @@ class Recording final : public Graph {
     }
   }
 
-  struct Copy { Memory* dst; size_t dst_offset; const Memory* src; size_t src_offset; size_t bytes; std::source_location site; };
-  struct Fill { Memory* dst; size_t offset; size_t bytes; std::source_location site; };
+  struct Copy { Memory* dst; size_t dst_offset; const Memory* src; size_t src_offset; size_t bytes; SourceSite site; };
+  struct Fill { Memory* dst; size_t offset; size_t bytes; SourceSite site; };
   struct Record { Event* event; };
   struct WaitEvent { const Event* event; };
   struct Task { const HostTask* task; };

@@ -29,7 +29,7 @@ Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_
                    : experts == "mapped" ? ExpertPlace::kMapped
                                          : ExpertPlace::kAuto;
   config.ram_bytes = gib(settings.number(Key::kRamGib));
-  config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
+  if (!settings.is_auto(Key::kRamHeadroomGib)) config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
   config.chunk = static_cast<int>(settings.integer(Key::kChunk));
   config.deterministic = settings.on(Key::kDeterministic);
   config.use_graphs = settings.on(Key::kGraph);

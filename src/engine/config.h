@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/settings.h"
 #include "kernels/kernels.h"
@@ -20,7 +22,7 @@ struct EngineConfig {
   std::vector<int> cpus;        // cores to use; empty: all that the process may
   ExpertPlace experts = ExpertPlace::kAuto;
   uint64_t ram_bytes = 0;       // RAM the plan may count on; 0: what the system says
-  uint64_t ram_headroom_bytes = 0;
+  std::optional<uint64_t> ram_headroom_bytes;  // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
   int chunk = 512;              // prompt tokens computed together
   bool deterministic = false;
   bool use_graphs = true;
@@ -29,6 +31,7 @@ struct EngineConfig {
   int max_checkpoints = 0;
 };
 inline constexpr int64_t kAutoContext = 8192;
+inline constexpr uint64_t kAutoHeadroomBytes = 4 * kGiB;
 
 // From the settings of a command. `auto_kv` is what --kv-type auto means there. kUnsupported for a device this build does
 // not have.

@@ -25,14 +25,11 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
   return options;
 }
 
-// Bytes of everything but the routed experts' blobs.
-uint64_t dense_bytes(const gguf::Model& model, const experts::ExpertLayout& layout) {
-  uint64_t total = 0;
-  for (const gguf::TensorInfo& t : model.tensors()) total += t.bytes;
-  for (const experts::LayerLayout& layer : layout.layers()) {
-    for (const experts::BlobPart& part : layer.parts) total -= std::min<uint64_t>(total, part.bytes * part.places.size());
-  }
-  return total;
+// RAM that the engine may fill.
+Result<uint64_t> usable_ram(const EngineConfig& config) {
+  if (config.ram_bytes > 0) return config.ram_bytes;
+  ASSIGN_OR_RETURN(const uint64_t available, available_ram_bytes());
+  return available - std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
 }
 
 // Every MoE layer needs the experts that the layout may lack.
@@ -57,7 +54,7 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const EngineConfig& config, Stats& stats) {
   std::unique_ptr<Engine> engine(new Engine(model, stats));
   RETURN_IF_ERROR(engine->choose(config));
-  RETURN_IF_ERROR(engine->load(config));
+  RETURN_IF_ERROR(engine->load());
   log_info("{}", engine->describe());
   return engine;
 }
@@ -74,25 +71,9 @@ Status Engine::choose(const EngineConfig& config) {
   step_limits_.max_outputs = std::min(kMaxOutputs, step_limits_.max_rows);
   state_limits_ = {.max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
 
-  uint64_t ram = config.ram_bytes;
-  if (ram == 0) {
-    ASSIGN_OR_RETURN(ram, available_ram_bytes());
-    ram -= std::min(ram, config.ram_headroom_bytes);
-  }
-  const uint64_t dense = dense_bytes(model_, layout_);
-  if (dense > ram) {
-    return Error{ErrorCode::kNoMemory,
-                 format("{}: the weights beside the experts take {}, but only {} of RAM may be used; set --ram-gib or lower "
-                        "--ram-headroom-gib", model_.path(), format_bytes(dense), format_bytes(ram))};
-  }
-  if (config_.experts == ExpertPlace::kAuto) {
-    config_.experts = layout_.total_bytes() + dense <= ram ? ExpertPlace::kArena : ExpertPlace::kMapped;
-  }
-  if (config_.experts == ExpertPlace::kArena && layout_.total_bytes() + dense > ram) {
-    return Error{ErrorCode::kNoMemory,
-                 format("{}: the experts take {} and the other weights {}, but only {} of RAM may be used; use --experts mapped",
-                        model_.path(), format_bytes(layout_.total_bytes()), format_bytes(dense), format_bytes(ram))};
-  }
+  ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options()));
+  ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config));
+  RETURN_IF_ERROR(choose_source(ram));
   ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config.isa.c_str()));
   auto device = std::make_unique<device::host::HostDevice>(
       device::host::HostDeviceOptions{.budget_bytes = ram, .threads = thread_options(config), .kernels = kernels});
@@ -101,7 +82,27 @@ Status Engine::choose(const EngineConfig& config) {
   return {};
 }
 
-Status Engine::load(const EngineConfig& config) {
+model::PartOptions Engine::part_options() const {
+  return {.step = step_limits_, .state = state_limits_, .kv_type = config_.kv_type,
+          .numeric = {.deterministic = config_.deterministic}, .use_graphs = config_.use_graphs};
+}
+
+// The arena where it fits beside everything else, else the mapped file; an error where what must be in RAM does not fit.
+Status Engine::choose_source(uint64_t ram) {
+  const uint64_t arena = layout_.total_bytes();
+  const bool fits = bytes_.total() + arena <= ram;
+  if (config_.experts == ExpertPlace::kAuto) config_.experts = fits ? ExpertPlace::kArena : ExpertPlace::kMapped;
+  const bool wants_arena = config_.experts == ExpertPlace::kArena;
+  if (bytes_.total() <= ram && (fits || !wants_arena)) return {};
+  const std::string experts = wants_arena ? format(" + experts {}", format_bytes(arena)) : "";
+  return Error{ErrorCode::kNoMemory,
+               format("{}: weights {} + context of {} tokens {} + step buffers {}{} do not fit into the {} of RAM that may be "
+                      "used; {}lower --ctx, or set --ram-gib or --ram-headroom-gib",
+                      model_.path(), format_bytes(bytes_.weights), state_limits_.max_tokens, format_bytes(bytes_.state),
+                      format_bytes(bytes_.step), experts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
+}
+
+Status Engine::load() {
   if (config_.experts == ExpertPlace::kArena) {
     ASSIGN_OR_RETURN(source_, experts::make_arena_source(model_, layout_, *device_, compute_->pool(), stats_));
   } else {
@@ -109,9 +110,7 @@ Status Engine::load(const EngineConfig& config) {
   }
   const model::PartSpec spec{.model = model_, .arch = *arch_, .hp = hp_, .layout = layout_, .source = *source_,
                              .device = *device_, .compute = *compute_, .stats = stats_, .first = 0, .last = hp_.n_layers};
-  const model::PartOptions options{.step = step_limits_, .state = state_limits_, .kv_type = config.kv_type,
-                                   .numeric = {.deterministic = config.deterministic}, .use_graphs = config.use_graphs};
-  ASSIGN_OR_RETURN(part_, model::Part::create(spec, options));
+  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
   const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
   pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
   return {};
@@ -122,7 +121,7 @@ std::string Engine::describe() const {
                 "context {} tokens, {} of RAM in use",
                 hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
                 kernels::isa_name(compute_->kernels().isa), compute_->pool().n_threads(), source_->name(),
-                format_bytes(layout_.total_bytes()), format_bytes(part_->weight_bytes()), context(),
+                format_bytes(layout_.total_bytes()), format_bytes(bytes_.weights), context(),
                 format_bytes(device_->used_bytes()));
 }
 
@@ -146,6 +145,10 @@ Status Engine::step(std::span<const model::BatchRows> batch) {
                                          "start it anew"};
     }
     n += static_cast<int64_t>(rows.ids.size());
+    RETURN_IF_ERROR(rows.sequence->check_room(static_cast<int64_t>(rows.ids.size())));
+  }
+  // Only once all can be served does one of them take blocks.
+  for (const model::BatchRows& rows : batch) {
     RETURN_IF_ERROR(rows.sequence->reserve(static_cast<int64_t>(rows.ids.size())));
   }
   ASSERT(n > 0);

@@ -51,7 +51,9 @@ class Engine {
  private:
   explicit Engine(const gguf::Model& model, Stats& stats) : model_(model), stats_(stats) {}
   Status choose(const EngineConfig& config);
-  Status load(const EngineConfig& config);
+  Status choose_source(uint64_t ram);
+  model::PartOptions part_options() const;
+  Status load();
   Status finish_step();
 
   const gguf::Model& model_;
@@ -62,6 +64,7 @@ class Engine {
   experts::ExpertLayout layout_;
   model::StepLimits step_limits_;
   model::StateLimits state_limits_;
+  model::PartBytes bytes_;
   std::unique_ptr<device::Device> device_;
   device::host::Compute* compute_ = nullptr;
   std::unique_ptr<experts::ExpertSource> source_;

@@ -38,6 +38,8 @@ class Dispatch {
                                                   ExpertSource& source, const ExpertLayout& layout,
                                                   const DispatchLimits& limits, Stats& stats);
   virtual ~Dispatch() = default;
+  // What create() allocates on the device.
+  static uint64_t bytes_needed(const DispatchLimits& limits);
 
   // Enqueues y[r] += sum over ranks j of weights[r][j] * expert ids[r][j] of x[r], for the live rows. A layer is always
   // given the same memory (its first views decide), so that captured graphs stay valid.

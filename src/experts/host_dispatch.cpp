@@ -259,6 +259,11 @@ class HostDispatch final : public Dispatch {
 
 }  // namespace
 
+uint64_t Dispatch::bytes_needed(const DispatchLimits& limits) {
+  return static_cast<uint64_t>(limits.max_rows * limits.n_used) * static_cast<uint64_t>(2 * limits.dim + 2 * limits.ffn) *
+         sizeof(float);
+}
+
 Result<std::unique_ptr<Dispatch>> Dispatch::create(device::Device& device, Compute& compute, ExpertSource& source,
                                                    const ExpertLayout& layout, const DispatchLimits& limits, Stats& stats) {
   ASSERT(device.host_accessible());

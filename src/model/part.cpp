@@ -10,6 +10,28 @@ Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptio
   return part;
 }
 
+namespace {
+
+experts::DispatchLimits dispatch_limits(const HParams& hp, const PartOptions& options) {
+  return {.max_rows = options.step.max_rows, .n_used = hp.route.n_used, .dim = hp.dim, .ffn = hp.expert_ffn};
+}
+
+}  // namespace
+
+Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, const HParams& hp, int first, int last,
+                                const PartOptions& options) {
+  WeightLoader loader = WeightLoader::measuring(model);
+  ASSIGN_OR_RETURN(const auto network, arch.build({hp, loader, first, last}));
+  Activations act;
+  network->declare(act);
+  PartBytes bytes;
+  bytes.weights = loader.allocated_bytes();
+  bytes.state = StateMemory::bytes_needed(hp, first, last, options.state, options.kv_type);
+  bytes.step = StepInputs::bytes_needed(options.step, options.state) + act.bytes_needed(options.step) +
+               experts::Dispatch::bytes_needed(dispatch_limits(hp, options));
+  return bytes;
+}
+
 Status Part::build() {
   const HParams& hp = spec_.hp;
   ASSIGN_OR_RETURN(network_, spec_.arch.build({hp, loader_, spec_.first, spec_.last}));
@@ -17,10 +39,8 @@ Status Part::build() {
   ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
-  const experts::DispatchLimits limits{.max_rows = options_.step.max_rows, .n_used = hp.route.n_used, .dim = hp.dim,
-                                       .ffn = hp.expert_ffn};
-  ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create(spec_.device, spec_.compute, spec_.source, spec_.layout, limits,
-                                                        spec_.stats));
+  ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create(spec_.device, spec_.compute, spec_.source, spec_.layout,
+                                                        dispatch_limits(hp, options_), spec_.stats));
   stream_ = spec_.device.make_stream("compute");
   return capture_all();
 }

@@ -34,15 +34,26 @@ struct PartSpec {
   int last;
 };
 
+// Device memory of a part.
+struct PartBytes {
+  uint64_t weights = 0;
+  uint64_t state = 0;  // KV cache and recurrent state
+  uint64_t step = 0;   // inputs, activations, expert rows
+  uint64_t total() const { return weights + state + step; }
+};
+
 // Used by one thread. Allocates everything when created; a step allocates nothing.
 class Part {
  public:
   static Result<std::unique_ptr<Part>> create(const PartSpec& spec, const PartOptions& options);
+  // What create() will take of the device, and every error in the metadata and shapes of the layers' tensors that it
+  // would find, without allocating or reading any.
+  static Result<PartBytes> measure(const gguf::Model& model, const ArchInfo& arch, const HParams& hp, int first, int last,
+                                   const PartOptions& options);
 
   const StateMemory& state() const { return *state_; }
   device::Stream& stream() { return *stream_; }
   const PartOptions& options() const { return options_; }
-  uint64_t weight_bytes() const { return loader_.loaded_bytes(); }
 
   // Queues the layers [first, last) of this part for a batch: from token ids when first is 0, else from the hidden rows
   // that are there. Whole parts are replayed as graphs. Sequences have reserved their blocks.

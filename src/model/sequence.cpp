@@ -7,6 +7,22 @@
 
 namespace strata::model {
 
+device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type) {
+  return {.k = nullptr, .v = nullptr, .type = kv_type, .block_tokens = kBlockTokens, .n_blocks = limits.n_blocks(),
+          .n_kv_heads = hp.n_kv_heads, .key_dim = hp.key_dim, .value_dim = hp.value_dim};
+}
+
+uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
+                                   kernels::KvType kv_type) {
+  const device::KvBlocks kv = kv_shape(hp, limits, kv_type);
+  const uint64_t attention = static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * (kv.k_token_bytes() + kv.v_token_bytes());
+  const uint64_t slots = static_cast<uint64_t>(limits.max_sequences) + static_cast<uint64_t>(limits.max_checkpoints);
+  const uint64_t recurrent = slots * static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
+  uint64_t total = 0;
+  for (int l = first; l < last; l++) total += hp.recurrent[static_cast<size_t>(l)] ? recurrent : attention;
+  return total;
+}
+
 Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device, const HParams& hp, int first, int last,
                                                          const StateLimits& limits, kernels::KvType kv_type) {
   auto memory = std::make_unique<StateMemory>();
@@ -28,8 +44,7 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
       ASSIGN_OR_RETURN(layer.conv, floats(hp.delta.conv_state(), "convolution state"));
       ASSIGN_OR_RETURN(layer.delta, floats(hp.delta.state(), "recurrent state"));
     } else {
-      layer.kv = {.k = nullptr, .v = nullptr, .type = kv_type, .block_tokens = kBlockTokens, .n_blocks = limits.n_blocks(),
-                  .n_kv_heads = hp.n_kv_heads, .key_dim = hp.key_dim, .value_dim = hp.value_dim};
+      layer.kv = kv_shape(hp, limits, kv_type);
       const size_t tokens = static_cast<size_t>(limits.n_blocks()) * kBlockTokens;
       ASSIGN_OR_RETURN(layer.kv.k, allocate(tokens * layer.kv.k_token_bytes(), "keys"));
       ASSIGN_OR_RETURN(layer.kv.v, allocate(tokens * layer.kv.v_token_bytes(), "values"));
@@ -101,12 +116,18 @@ SequenceState::~SequenceState() {
 
 bool SequenceState::has_fixed_state() const { return pool_->has_fixed_state(); }
 
-Status SequenceState::reserve(int64_t n) {
+Status SequenceState::check_room(int64_t n) const {
   const int64_t total = n_tokens_ + n;
   if (total > pool_->limits_.max_tokens) {
     return Error{ErrorCode::kBadInput, format("{} tokens exceed the context of {}; raise --ctx or shorten the prompt", total,
                                               pool_->limits_.max_tokens)};
   }
+  return {};
+}
+
+Status SequenceState::reserve(int64_t n) {
+  RETURN_IF_ERROR(check_room(n));
+  const int64_t total = n_tokens_ + n;
   // The pool has blocks for max_tokens of every sequence, so they can't run out here.
   while (static_cast<int64_t>(blocks_.size()) * kBlockTokens < total) {
     ASSERT(!pool_->free_blocks_.empty());

@@ -28,6 +28,9 @@ class StateMemory {
   static Result<std::unique_ptr<StateMemory>> create(device::Device& device, const HParams& hp, int first, int last,
                                                      const StateLimits& limits, kernels::KvType kv_type);
 
+  // What create() allocates.
+  static uint64_t bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits, kernels::KvType kv_type);
+
   const device::KvBlocks& kv(int layer) const { return layers_[static_cast<size_t>(layer - first_)].kv; }
   // [slots][conv_state] and [slots][state] of a recurrent layer; slots past max_sequences hold checkpoints.
   device::View<float> conv_state(int layer) const { return layers_[static_cast<size_t>(layer - first_)].conv; }
@@ -38,6 +41,8 @@ class StateMemory {
   void copy_slot(device::Stream& stream, int to, int from) const;
 
  private:
+  // The shape of an attention layer's cache, without memory.
+  static device::KvBlocks kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type);
   struct Layer {
     device::KvBlocks kv;
     device::View<float> conv, delta;
@@ -61,6 +66,8 @@ class SequenceState {
   int64_t n_tokens() const { return n_tokens_; }
   const std::vector<int32_t>& blocks() const { return blocks_; }
 
+  // Whether reserve(n) would succeed; changes nothing.
+  Status check_room(int64_t n) const;
   // Blocks for n more tokens. kBadInput when the context would be exceeded; nothing changes then.
   Status reserve(int64_t n);
   // n tokens were computed.

@@ -7,22 +7,27 @@
 
 namespace strata::model {
 
+StepInputs::Offsets StepInputs::layout(const StepLimits& limits, const StateLimits& state) {
+  const size_t rows = static_cast<size_t>(limits.max_rows);
+  const size_t sequences = static_cast<size_t>(state.max_sequences);
+  const size_t sizes[kFields] = {4, rows, rows, rows, 3 * sequences, static_cast<size_t>(limits.max_outputs),
+                                 sequences * static_cast<size_t>(state.blocks_per_sequence())};
+  Offsets offsets{};
+  for (size_t f = 0; f < kFields; f++) offsets[f + 1] = offsets[f] + (sizes[f] + 15) / 16 * 16;
+  return offsets;
+}
+
+uint64_t StepInputs::bytes_needed(const StepLimits& limits, const StateLimits& state) {
+  return 2 * layout(limits, state)[kFields] * sizeof(int32_t);
+}
+
 Result<std::unique_ptr<StepInputs>> StepInputs::create(device::Device& device, const StepLimits& limits,
                                                        const StateLimits& state) {
   auto inputs = std::make_unique<StepInputs>();
   inputs->limits_ = limits;
   inputs->state_ = state;
-  const size_t rows = static_cast<size_t>(limits.max_rows);
-  const size_t sequences = static_cast<size_t>(state.max_sequences);
-  const size_t sizes[kFields] = {4, rows, rows, rows, 3 * sequences, static_cast<size_t>(limits.max_outputs),
-                                 sequences * static_cast<size_t>(state.blocks_per_sequence())};
-  size_t offset = 0;
-  for (int f = 0; f < kFields; f++) {
-    inputs->offsets_[static_cast<size_t>(f)] = offset;
-    offset += (sizes[f] + 15) / 16 * 16;
-  }
-  inputs->offsets_[kFields] = offset;
-  const size_t bytes = offset * sizeof(int32_t);
+  inputs->offsets_ = layout(limits, state);
+  const size_t bytes = inputs->offsets_[kFields] * sizeof(int32_t);
   ASSIGN_OR_RETURN(inputs->device_ints_, device.allocate(bytes, "step inputs"));
   ASSIGN_OR_RETURN(inputs->host_ints_, device.allocate_host(bytes, device::MemoryKind::kPinned, "step inputs"));
   return inputs;
@@ -86,12 +91,22 @@ void Activations::need(Act act, int64_t cols) {
   cols_[i] = std::max(cols_[i], cols);
 }
 
+size_t Activations::bytes_of(size_t act, const StepLimits& limits) const {
+  const bool output = act >= static_cast<size_t>(Act::kOutputHidden);
+  const int64_t rows = output ? limits.max_outputs : limits.max_rows;
+  return static_cast<size_t>(rows * cols_[act]) * sizeof(float);
+}
+
+uint64_t Activations::bytes_needed(const StepLimits& limits) const {
+  uint64_t total = 0;
+  for (size_t i = 0; i < kActs; i++) total += bytes_of(i, limits);
+  return total;
+}
+
 Status Activations::allocate(device::Device& device, const StepLimits& limits) {
   for (size_t i = 0; i < kActs; i++) {
     if (cols_[i] == 0) continue;
-    const bool output = i >= static_cast<size_t>(Act::kOutputHidden);
-    const int64_t rows = output ? limits.max_outputs : limits.max_rows;
-    ASSIGN_OR_RETURN(buffers_[i], device.allocate(static_cast<size_t>(rows * cols_[i]) * sizeof(float), "activations"));
+    ASSIGN_OR_RETURN(buffers_[i], device.allocate(bytes_of(i, limits), "activations"));
   }
   return {};
 }

@@ -27,6 +27,8 @@ class StepInputs {
  public:
   static Result<std::unique_ptr<StepInputs>> create(device::Device& device, const StepLimits& limits,
                                                     const StateLimits& state);
+  // What create() allocates.
+  static uint64_t bytes_needed(const StepLimits& limits, const StateLimits& state);
 
   // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have reserved
   // their blocks; ids are in range; the rows fit max_rows. The stream must have finished the step before.
@@ -51,9 +53,12 @@ class StepInputs {
     return {device_ints_.get(), (offsets_[kCounts] + static_cast<size_t>(i)) * sizeof(int32_t), 1, 1, 1};
   }
 
+  using Offsets = std::array<size_t, kFields + 1>;  // in elements; the last one is the total
+  static Offsets layout(const StepLimits& limits, const StateLimits& state);
+
   StepLimits limits_;
   StateLimits state_;
-  std::array<size_t, kFields + 1> offsets_{};  // in elements; the last one is the total
+  Offsets offsets_{};
   std::unique_ptr<device::Buffer> device_ints_;
   std::unique_ptr<device::HostBuffer> host_ints_;
 };
@@ -87,6 +92,8 @@ class Activations {
   // Declares that `act` needs rows of `cols` elements. Before allocate().
   void need(Act act, int64_t cols);
   Status allocate(device::Device& device, const StepLimits& limits);
+  // What allocate() takes.
+  uint64_t bytes_needed(const StepLimits& limits) const;
 
   // `cols` elements of the first `rows` rows.
   device::View<float> view(Act act, int64_t rows, int64_t cols) const { return typed<float>(act, rows, cols); }
@@ -94,6 +101,7 @@ class Activations {
 
  private:
   static constexpr size_t kActs = static_cast<size_t>(Act::kCount);
+  size_t bytes_of(size_t act, const StepLimits& limits) const;
   template <class T>
   device::View<T> typed(Act act, int64_t rows, int64_t cols) const {
     const size_t i = static_cast<size_t>(act);

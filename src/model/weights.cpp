@@ -14,17 +14,26 @@ constexpr size_t kAlignment = 64;
 
 }  // namespace
 
+Result<device::Memory*> WeightLoader::new_buffer(size_t bytes, const std::string& name) {
+  allocated_bytes_ += bytes;
+  if (measures()) {
+    // Weights without memory would count as absent.
+    static device::Memory nowhere(nullptr, device::MemoryKind::kDevice, "measured", nullptr, 0);
+    return &nowhere;
+  }
+  ASSERT(device_->host_accessible());
+  ASSIGN_OR_RETURN(auto buffer, device_->allocate(bytes, name));
+  buffers_.push_back(std::move(buffer));
+  return buffers_.back().get();
+}
+
 Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::string& name) {
-  loaded_bytes_ += bytes;
   if (bytes > kSmallTensor) {
-    ASSIGN_OR_RETURN(auto buffer, device_.allocate(bytes, name));
-    buffers_.push_back(std::move(buffer));
-    return Place{buffers_.back().get(), 0};
+    ASSIGN_OR_RETURN(device::Memory* memory, new_buffer(bytes, name));
+    return Place{memory, 0};
   }
   if (slab_ == nullptr || slab_used_ + bytes > kSlabBytes) {
-    ASSIGN_OR_RETURN(auto buffer, device_.allocate(kSlabBytes, "small weights"));
-    buffers_.push_back(std::move(buffer));
-    slab_ = buffers_.back().get();
+    ASSIGN_OR_RETURN(slab_, new_buffer(kSlabBytes, "small weights"));
     slab_used_ = 0;
   }
   const Place place{slab_, slab_used_};
@@ -49,9 +58,8 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint
 Result<device::Weight> WeightLoader::matrix(const std::string& name, int64_t cols, int64_t rows) {
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
   ASSIGN_OR_RETURN(const Place place, allocate(t->bytes, name));
-  ASSERT(device_.host_accessible());
-  RETURN_IF_ERROR(model_.read(*t, 0, {place.address(), t->bytes}));
-  return device::Weight{place.buffer, place.offset, t->type, rows, cols, t->row_bytes};
+  if (!measures()) RETURN_IF_ERROR(model_.read(*t, 0, {place.address(), t->bytes}));
+  return device::Weight{place.memory, place.offset, t->type, rows, cols, t->row_bytes};
 }
 
 Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_t cols, int64_t rows,
@@ -59,8 +67,7 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
   const int64_t n = static_cast<int64_t>(order.size());
   ASSIGN_OR_RETURN(const Place place, allocate(t->row_bytes * order.size(), name));
-  ASSERT(device_.host_accessible());
-  for (int64_t i = 0; i < n;) {
+  for (int64_t i = 0; i < n && !measures();) {
     int64_t run = 1;  // rows that stand side by side in both orders are read at once
     while (i + run < n && order[static_cast<size_t>(i + run)] == order[static_cast<size_t>(i)] + run) run++;
     RETURN_IF_ERROR(model_.read(*t, static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes,
@@ -68,22 +75,18 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
                                  static_cast<size_t>(run) * t->row_bytes}));
     i += run;
   }
-  return device::Weight{place.buffer, place.offset, t->type, n, cols, t->row_bytes};
+  return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes};
 }
 
 Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int64_t cols, int64_t rows) {
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
-  std::vector<std::byte> bytes(t->bytes);
+  std::vector<std::byte> bytes(measures() ? 0 : t->bytes);
   RETURN_IF_ERROR(model_.read(*t, 0, bytes));
   std::vector<float> values(t->n_elements);
-  quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
+  if (!measures()) quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
   return constant(name, values);
 }
 
-Result<device::Weight> WeightLoader::optional_matrix(const std::string& name, int64_t cols, int64_t rows) {
-  if (!has(name)) return device::Weight{};
-  return matrix(name, cols, rows);
-}
 Result<device::In<float>> WeightLoader::optional_vector(const std::string& name, int64_t n) {
   if (!has(name)) return device::In<float>{};
   return vector(name, n);
@@ -91,10 +94,9 @@ Result<device::In<float>> WeightLoader::optional_vector(const std::string& name,
 
 Result<device::In<float>> WeightLoader::constant(const std::string& name, const std::vector<float>& values) {
   ASSIGN_OR_RETURN(const Place place, allocate(values.size() * sizeof(float), name));
-  ASSERT(device_.host_accessible());
-  std::memcpy(place.address(), values.data(), values.size() * sizeof(float));
+  if (!measures()) std::memcpy(place.address(), values.data(), values.size() * sizeof(float));
   const int64_t n = static_cast<int64_t>(values.size());
-  return device::In<float>(device::View<float>{place.buffer, place.offset, 1, n, n});
+  return device::In<float>(device::View<float>{place.memory, place.offset, 1, n, n});
 }
 
 }  // namespace strata::model

@@ -14,10 +14,12 @@
 namespace strata::model {
 
 // Owns the memory of the weights it loaded; must outlive their use. Every shape is compared with what the file has
-// (missing dimensions count as 1); errors name file, tensor, found and expected.
+// (missing dimensions count as 1); errors name file, tensor, found and expected. A measuring loader checks and counts the
+// same way, but allocates and reads nothing: its weights are for their shapes only.
 class WeightLoader {
  public:
-  WeightLoader(const gguf::Model& model, device::Device& device) : model_(model), device_(device) {}
+  WeightLoader(const gguf::Model& model, device::Device& device) : model_(model), device_(&device) {}
+  static WeightLoader measuring(const gguf::Model& model) { return WeightLoader(model); }
 
   // A matrix of any float or block type, as its bytes stand in the file.
   Result<device::Weight> matrix(const std::string& name, int64_t cols, int64_t rows);
@@ -27,31 +29,34 @@ class WeightLoader {
   Result<device::In<float>> vector(const std::string& name, int64_t n) { return float_rows(name, n, 1); }
   // rows x cols values as float32, packed.
   Result<device::In<float>> float_rows(const std::string& name, int64_t cols, int64_t rows);
-  // The same; an empty weight or view when the file has no such tensor.
-  Result<device::Weight> optional_matrix(const std::string& name, int64_t cols, int64_t rows);
+  // vector(); an empty view when the file has no such tensor.
   Result<device::In<float>> optional_vector(const std::string& name, int64_t n);
   // float32 values that the program made itself.
   Result<device::In<float>> constant(const std::string& name, const std::vector<float>& values);
 
   bool has(const std::string& name) const { return model_.find_tensor(name) != nullptr; }
   const gguf::Model& model() const { return model_; }
-  uint64_t loaded_bytes() const { return loaded_bytes_; }
+  // Device memory taken (or, measuring, needed): tensors and the slabs that small ones share.
+  uint64_t allocated_bytes() const { return allocated_bytes_; }
 
  private:
+  explicit WeightLoader(const gguf::Model& model) : model_(model) {}
   struct Place {
-    device::Buffer* buffer;
+    device::Memory* memory;
     size_t offset;
-    std::byte* address() const { return buffer->address() + offset; }
+    std::byte* address() const { return memory->address() + offset; }
   };
+  bool measures() const { return device_ == nullptr; }
   Result<Place> allocate(size_t bytes, const std::string& name);
+  Result<device::Memory*> new_buffer(size_t bytes, const std::string& name);
   Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1) const;
 
   const gguf::Model& model_;
-  device::Device& device_;
+  device::Device* device_ = nullptr;  // null: measuring
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
-  device::Buffer* slab_ = nullptr;  // where small tensors go
+  device::Memory* slab_ = nullptr;  // where small tensors go
   size_t slab_used_ = 0;
-  uint64_t loaded_bytes_ = 0;
+  uint64_t allocated_bytes_ = 0;
 };
 
 }  // namespace strata::model

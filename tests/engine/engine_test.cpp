@@ -135,6 +135,9 @@ TEST(EngineSteps, RefusedOnesChangeNothing) {
     refused({{&*a, {&above, 1}}}, "token id 512 is outside the vocabulary of 512");
     refused({{&*a, {&far, 1}}}, "token id 2147483647");
     refused({{&*b, std::span(ids).first(5)}}, "65 tokens exceed the context of 64");
+    // The first sequence of a batch is innocent of what is wrong with the second.
+    refused({{&*a, std::span(ids).first(8)}, {&*b, {&above, 1}}}, "token id 512");
+    refused({{&*a, std::span(ids).first(8)}, {&*b, std::span(ids).first(5)}}, "65 tokens");
 
     ASSERT_TRUE(step(engine, *a, ids).ok());
     const auto found = logits(engine, {15});

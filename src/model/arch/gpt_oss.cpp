@@ -6,14 +6,25 @@
 namespace strata::model {
 namespace {
 
+// Which layers have a window: a period n (all but the last of each n layers), or one flag per layer.
+Result<std::vector<bool>> read_pattern(const Keys& keys, int n_layers) {
+  constexpr const char* kKey = "attention.sliding_window_pattern";
+  const gguf::Value* value = keys.model().find(keys.full(kKey));
+  if (value != nullptr && value->is_array()) return keys.layer_flags(kKey, n_layers);
+  ASSIGN_OR_RETURN(const int64_t period, keys.int_or(kKey, 2, 1, kMaxLayers));
+  std::vector<bool> windowed;
+  for (int i = 0; i < n_layers; i++) windowed.push_back(i % period < period - 1);
+  return windowed;
+}
+
 Result<HParams> read(const Keys& keys) {
   ASSIGN_OR_RETURN(HParams hp, read_common(keys, "gpt-oss"));
   hp.route.gating = kernels::Gating::kSoftmaxSelected;
   // The released models were trained with unrounded YaRN bounds, and no key of the file says so.
   hp.rope.truncate = false;
   ASSIGN_OR_RETURN(const int64_t window, keys.require_int("attention.sliding_window", 1, kMaxContext));
-  ASSIGN_OR_RETURN(const int64_t period, keys.int_or("attention.sliding_window_pattern", 2, 1, kMaxLayers));
-  for (int i = 0; i < hp.n_layers; i++) hp.windows[static_cast<size_t>(i)] = i % period < period - 1 ? window : 0;
+  ASSIGN_OR_RETURN(const std::vector<bool> windowed, read_pattern(keys, hp.n_layers));
+  for (size_t i = 0; i < windowed.size(); i++) hp.windows[i] = windowed[i] ? window : 0;
   return hp;
 }
 
@@ -21,9 +32,9 @@ Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
   const experts::ExpertFormula formula{
       .activation = experts::ExpertFormula::Activation::kSwigluClamped, .alpha = 1.702f, .limit = 7.0f};
   return build_layered<AttentionBlock>(
-      spec, {.ffn_norm = "post_attention_norm.weight", .output_required = true, .formula = formula,
+      spec, {.ffn_norm = "post_attention_norm.weight", .output_required = true, .moe = {.formula = formula, .biases = true},
              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-               return AttentionBlock::load(s, prefix, {.sinks = true});
+               return AttentionBlock::load(s, prefix, {.sinks = true, .biases = true});
              }});
 }
 

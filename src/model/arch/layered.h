@@ -57,7 +57,7 @@ template <class Mixer>
 struct LayeredRecipe {
   const char* ffn_norm;  // name of the second norm
   bool output_required;  // no tied embedding
-  experts::ExpertFormula formula;
+  MoeOptions moe;
   Result<Mixer> (*load_mixer)(const NetworkSpec& spec, const std::string& prefix, int layer);
 };
 
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const La
     ASSIGN_OR_RETURN(layer.mixer_norm, spec.loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
     ASSIGN_OR_RETURN(layer.mixer, recipe.load_mixer(spec, prefix, i));
     ASSIGN_OR_RETURN(layer.ffn_norm, spec.loader.vector(prefix + recipe.ffn_norm, spec.hp.dim));
-    ASSIGN_OR_RETURN(layer.moe, MoeBlock::load(spec, prefix, recipe.formula));
+    ASSIGN_OR_RETURN(layer.moe, MoeBlock::load(spec, prefix, recipe.moe));
     layers.push_back(std::move(layer));
   }
   ASSIGN_OR_RETURN(EndsBlock ends, EndsBlock::load(spec, recipe.output_required));

@@ -73,7 +73,7 @@ Result<HybridMixer> load_mixer(const NetworkSpec& spec, const std::string& prefi
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
   return build_layered<HybridMixer>(spec, {.ffn_norm = "post_attention_norm.weight", .output_required = false,
-                                           .formula = {}, .load_mixer = load_mixer});
+                                           .moe = {.formula = {}, .shared_gate = true}, .load_mixer = load_mixer});
 }
 
 }  // namespace

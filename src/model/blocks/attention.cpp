@@ -13,10 +13,14 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
   const int64_t nq = hp.q_width(options.gated);
   const int64_t nk = hp.k_width();
   const int64_t nv = hp.v_width();
+  const auto bias = [&](const std::string& name, int64_t width) {
+    return options.biases ? loader.vector(prefix + name + ".bias", width)
+                          : loader.optional_vector(prefix + name + ".bias", width);
+  };
   const auto project = [&](const std::string& name, int64_t column, int64_t width) -> Status {
     Projection p{};
     ASSIGN_OR_RETURN(p.weight, loader.matrix(prefix + name + ".weight", hp.dim, width));
-    ASSIGN_OR_RETURN(p.bias, loader.optional_vector(prefix + name + ".bias", width));
+    ASSIGN_OR_RETURN(p.bias, bias(name, width));
     p.column = column;
     block.projections_.push_back(p);
     return {};
@@ -29,7 +33,7 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
     RETURN_IF_ERROR(project("attn_v", nq + nk, nv));
   }
   ASSIGN_OR_RETURN(block.output_, loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
-  ASSIGN_OR_RETURN(block.output_bias_, loader.optional_vector(prefix + "attn_output.bias", hp.dim));
+  ASSIGN_OR_RETURN(block.output_bias_, bias("attn_output", hp.dim));
   if (options.q_k_norm) {
     ASSIGN_OR_RETURN(block.q_norm_, loader.vector(prefix + "attn_q_norm.weight", hp.key_dim));
     ASSIGN_OR_RETURN(block.k_norm_, loader.vector(prefix + "attn_k_norm.weight", hp.key_dim));

@@ -12,6 +12,7 @@ struct AttentionOptions {
   bool gated = false;    // each head's query rows are followed by its gate rows
   bool q_k_norm = false; // attn_q_norm and attn_k_norm are required
   bool sinks = false;    // attn_sinks is required
+  bool biases = false;   // every projection has a bias; else those that the file has
 };
 
 class AttentionBlock {

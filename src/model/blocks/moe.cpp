@@ -1,20 +1,33 @@
 #include "model/blocks/moe.h"
 
+#include "base/format.h"
+
 namespace strata::model {
 
-Result<MoeBlock> MoeBlock::load(const NetworkSpec& spec, const std::string& prefix, const experts::ExpertFormula& formula) {
+Result<MoeBlock> MoeBlock::load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options) {
   const HParams& hp = spec.hp;
   WeightLoader& loader = spec.loader;
   MoeBlock block;
-  block.formula_ = formula;
+  block.formula_ = options.formula;
   ASSIGN_OR_RETURN(block.router_, loader.matrix(prefix + "ffn_gate_inp.weight", hp.dim, hp.route.n_experts));
-  ASSIGN_OR_RETURN(block.router_bias_, loader.optional_vector(prefix + "ffn_gate_inp.bias", hp.route.n_experts));
+  const std::string router_bias = prefix + "ffn_gate_inp.bias";
+  ASSIGN_OR_RETURN(block.router_bias_, options.biases ? loader.vector(router_bias, hp.route.n_experts)
+                                                      : loader.optional_vector(router_bias, hp.route.n_experts));
+  if (options.biases) {
+    for (const char* part : {"ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias"}) {
+      if (!loader.has(prefix + part)) {
+        return Error{ErrorCode::kBadInput, format("{}: tensor {}{} is missing", loader.model().path(), prefix, part)};
+      }
+    }
+  }
   ASSIGN_OR_RETURN(block.selection_bias_, loader.optional_vector(prefix + "exp_probs_b.bias", hp.route.n_experts));
   if (hp.shared_ffn > 0) {
     ASSIGN_OR_RETURN(block.shared_gate_, loader.matrix(prefix + "ffn_gate_shexp.weight", hp.dim, hp.shared_ffn));
     ASSIGN_OR_RETURN(block.shared_up_, loader.matrix(prefix + "ffn_up_shexp.weight", hp.dim, hp.shared_ffn));
     ASSIGN_OR_RETURN(block.shared_down_, loader.matrix(prefix + "ffn_down_shexp.weight", hp.shared_ffn, hp.dim));
-    ASSIGN_OR_RETURN(block.shared_weight_, loader.optional_matrix(prefix + "ffn_gate_inp_shexp.weight", hp.dim, 1));
+    if (options.shared_gate) {
+      ASSIGN_OR_RETURN(block.shared_weight_, loader.matrix(prefix + "ffn_gate_inp_shexp.weight", hp.dim, 1));
+    }
   }
   return block;
 }

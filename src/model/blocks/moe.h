@@ -7,11 +7,17 @@
 
 namespace strata::model {
 
+struct MoeOptions {
+  experts::ExpertFormula formula;
+  bool biases = false;       // router and experts have biases; else those that the file has
+  bool shared_gate = false;  // the shared expert has a gate; else all of it is added
+};
+
 class MoeBlock {
  public:
-  // Loads blk.N.ffn_gate_inp (with its bias and exp_probs_b where the file has them), and with hp.shared_ffn the shared
-  // expert and its gate. The routed experts themselves belong to the dispatch's source.
-  static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const experts::ExpertFormula& formula);
+  // Loads blk.N.ffn_gate_inp, exp_probs_b where the file has it, and with hp.shared_ffn the shared expert. The routed
+  // experts themselves belong to the dispatch's source.
+  static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
   // hidden += experts(normed)
   void enqueue(const StepContext& ctx, int layer) const;
