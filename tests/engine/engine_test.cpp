@@ -311,26 +311,30 @@ TEST(EngineOpen, TooLittleRamForTheWeightsIsSaidBeforeAnythingIsLoaded) {
     const std::string& message = engine.error().message;
     EXPECT_EQ(engine.error().code, ErrorCode::kNoMemory) << message;
     EXPECT_THAT(message, HasSubstr(path));
-    EXPECT_THAT(message, HasSubstr("but only " + format_bytes(row.ram_bytes) + " of RAM may be used"));
+    EXPECT_THAT(message, HasSubstr("the " + format_bytes(row.ram_bytes) + " of RAM that may be used"));
     EXPECT_THAT(message, HasSubstr(row.advice));
     EXPECT_EQ(files.n_reads(), reads) << message;
   }
 }
 
-// What only shows while loading is refused with the sizes as well.
+// The context counts as well, and is said as early.
 TEST(EngineOpen, AContextThatDoesNotFitIsRefusedWithItsSize) {
   for (const char* arch : kArchs) {
     EngineConfig config = small_config();
     config.context = 1 << 20;
     config.ram_bytes = 64 * kMiB;
-    const auto model = gguf::Model::open(model_path(arch), real_file_system());
+    ManualClock clock;
+    FaultyFileSystem files(real_file_system(), clock, {});
+    const auto model = gguf::Model::open(model_path(arch), files);
     ASSERT_TRUE(model.ok());
+    const uint64_t reads = files.n_reads();
     Stats stats;
     const auto engine = Engine::open(**model, config, stats);
     ASSERT_FALSE(engine.ok());
     EXPECT_EQ(engine.error().code, ErrorCode::kNoMemory);
-    EXPECT_THAT(engine.error().message, HasSubstr("the keys of layer"));
-    EXPECT_THAT(engine.error().message, HasSubstr("64 MiB"));
+    EXPECT_EQ(files.n_reads(), reads);
+    EXPECT_THAT(engine.error().message, HasSubstr("context of 1048576 tokens"));
+    EXPECT_THAT(engine.error().message, HasSubstr(format_bytes(64 * kMiB)));
     EXPECT_THAT(engine.error().message, HasSubstr("--ctx"));
   }
 }
