@@ -89,7 +89,8 @@ class Counter {
 class Mixer {
  public:
   Mixer(const FileType& file, const ModelShape& shape, std::span<const TensorInfo> tensors)
-      : file_(file), shape_(shape), tensors_(tensors), attn_v_(tensors, Kind::kAttnV), ffn_down_(tensors, Kind::kFfnDown) {
+      : file_(file), shape_(shape), tensors_(tensors),
+        attn_v_(tensors, Kind::kAttnV), ffn_down_(tensors, Kind::kFfnDown) {
     tied_ = std::none_of(tensors.begin(), tensors.end(),
                          [](const TensorInfo& tensor) { return kind_of(tensor.name) == Kind::kOutput; });
   }

@@ -26,7 +26,7 @@ Error bad_output(const std::string& out, const std::string& why) {
 Status check_output(const Model& model, const std::string& out) {
   namespace fs = std::filesystem;
   std::error_code failed;
-  if (parse_split_name(file_name_of(out))) return bad_output(out, "a name like this is that of a part of a split model");
+  if (parse_split_name(file_name_of(out))) return bad_output(out, "this is the name of a part of a split model");
   const fs::file_status status = fs::status(out, failed);
   if (fs::exists(status) && !fs::is_regular_file(status)) return bad_output(out, "this exists and is not a file");
   for (const Shard& shard : model.shards()) {

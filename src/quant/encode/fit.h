@@ -40,6 +40,7 @@ class AffineGroup {
     magnitude_ = max_magnitude(x, kCount);
     if (magnitude_ == 0) return;
     float squares = 0;
+    high_ = x[0] / magnitude_;
     for (int i = 0; i < kCount; i++) {
       y_[i] = x[i] / magnitude_;
       squares += y_[i] * y_[i];
@@ -58,7 +59,7 @@ class AffineGroup {
   // The best scale and min, as if any could be stored.
   AffineFit fit() const {
     const float range = high_ - low_;
-    if (range == 0) return {};
+    if (range == 0) return {0, -low_ * magnitude_};
     AffineFit best{range / kMax, -low_};
     float least = INFINITY;
     for (int step = -10; step <= 10; step++) {
@@ -116,13 +117,13 @@ class AffineGroup {
   float magnitude_ = 0;    // the largest; everything below is in units of it
   float y_[kCount] = {};   // values
   float w_[kCount] = {};   // weights: large values count more
-  float low_ = 0, high_ = 0;  // of the values and 0
+  float low_ = 0, high_ = 0;  // of the values; low_ also of 0, since a min cannot be negative
   float sum_w_ = 0, sum_wy_ = 0, sum_wyy_ = 0;
 };
 
 // The s for which s * nearest(x / s) comes closest to x in the least squares weighted by x^2. nearest() gives, of four
-// numbers, what their nearest codes stand for; `first` is what the group's extreme has when the whole range is used, and
-// the trials give it first + step * t for t = -kSteps..kSteps.
+// numbers, what their nearest codes stand for; `first` is what the group's extreme has when the whole range is used,
+// and the trials give it first + step * t for t = -kSteps..kSteps.
 template <int kCount, int kSteps, class Nearest>
 float fit_symmetric(const float* x, float first, float step, const Nearest& nearest) {
   const float v = extreme(x, kCount);

@@ -15,7 +15,8 @@ struct Groups {
   uint8_t codes[256];
 };
 
-// The codes of one group's scale and min, 0..kField: the rounded ones or their neighbours, whichever serve best together.
+// The codes of one group's scale and min, 0..kField: of the rounded ones and their neighbours, the two that serve best
+// together.
 template <int kField, class Group>
 void choose_scales(const Group& group, AffineFit wanted, float d, float dmin, uint8_t& scale, uint8_t& min) {
   const int scale_rounded = round_even(ratio_or_zero(wanted.scale, d), 0, kField);

@@ -18,7 +18,8 @@ template <int kZero, int kRange>
 void symmetric_groups(const float* x, uint8_t* d_at, Groups& out) {
   float scales[16];
   for (int g = 0; g < 16; g++) {
-    scales[g] = fit_symmetric<16, 9>(x + 16 * g, -kZero, 0.1f, [](__m128 z) { return nearest_even(z, -kZero, kZero - 1); });
+    const auto nearest = [](__m128 z) { return nearest_even(z, -kZero, kZero - 1); };
+    scales[g] = fit_symmetric<16, 9>(x + 16 * g, -kZero, 0.1f, nearest);
   }
   const float d = scale_codes<16, kRange>(scales, d_at, out.scale);
   for (int g = 0; g < 16; g++) {
