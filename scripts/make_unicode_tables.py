@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_tables.cpp: the ranges of letters, numbers and white space, for the pre-tokenizers.
+"""Writes src/text/unicode_tables.cpp: the classes of characters that the pre-tokenizers tell apart.
 
 Categories come from python's unicodedata (its version is written into the file). White_Space is a property that
 unicodedata does not have; it is stable since Unicode 6.3 and listed here after PropList.txt.
@@ -10,13 +10,19 @@ import unicodedata
 
 WHITE_SPACE = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F,
                0x3000}
-CLASSES = {"L": "kLetter", "N": "kNumber"}
+# Class of a general category, by its name or its first letter.
+CLASSES = {"Lu": "kUpper", "Lt": "kUpper", "Ll": "kLower", "Lm": "kCaseless", "Lo": "kCaseless", "M": "kMark",
+           "N": "kNumber", "P": "kPunctuation", "S": "kSymbol"}
+# What the table calls a class.
+SHORT = {"kUpper": "U", "kLower": "L", "kCaseless": "C", "kMark": "M", "kNumber": "N", "kPunctuation": "P",
+         "kSymbol": "S", "kWhiteSpace": "W"}
 
 
 def class_of(code_point):
     if code_point in WHITE_SPACE:
         return "kWhiteSpace"
-    return CLASSES.get(unicodedata.category(chr(code_point))[0])
+    category = unicodedata.category(chr(code_point))
+    return CLASSES.get(category) or CLASSES.get(category[0])
 
 
 def ranges():
@@ -38,11 +44,13 @@ def main():
     print("namespace strata::text {\n")
     print(f'const char kUnicodeVersion[] = "{unicodedata.unidata_version}";\n')
     print("namespace {")
-    print("constexpr auto L = CharClass::kLetter, N = CharClass::kNumber, W = CharClass::kWhiteSpace;")
+    print("using enum CharClass;")
+    names = [f"{short} = {name}" for name, short in SHORT.items()]
+    print("constexpr auto " + ", ".join(names[:4]) + ",\n               " + ", ".join(names[4:]) + ";")
     print("constexpr CharRange kRanges[] = {")
     line = "   "
     for first, last, name in rows:
-        cell = f" {{0x{first:X}, 0x{last:X}, {name[1]}}},"
+        cell = f" {{0x{first:X}, 0x{last:X}, {SHORT[name]}}},"
         if len(line) + len(cell) > 118:
             print(line)
             line = "   "

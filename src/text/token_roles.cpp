@@ -5,10 +5,13 @@ namespace strata::text {
 
 namespace {
 
+// The end of a text in SentencePiece vocabularies, but HTML for struck text in others, where it is a normal token.
+constexpr std::string_view kCloseStruck = "</s>";
+
 // Tokens with one of these texts end an answer, whatever the keys say.
 constexpr std::string_view kEndTexts[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
+    "<|endoftext|>", kCloseStruck, "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
     "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
     "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[e~["};
 
@@ -25,24 +28,24 @@ constexpr const char* kFimEndKeys[] = {"tokenizer.ggml.fim_pad_token_id", "token
 // The harmony format marks the parts of a message with these; they are shown, or nothing would tell the parts apart.
 constexpr std::string_view kHarmonyTexts[] = {"<|end|>", "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"};
 
-// What byte-level BPE files without keys mean by bos and eos (the vocabulary of Falcon), if that is a control token.
-constexpr int32_t kKeylessId = 11;
-
 class RoleFinder {
  public:
-  RoleFinder(const gguf::Model& model, Vocabulary& vocabulary) : model_(model), vocabulary_(vocabulary) {
+  RoleFinder(const gguf::Model& model, Vocabulary& vocabulary, const RoleDefaults& defaults)
+      : model_(model), vocabulary_(vocabulary), defaults_(defaults) {
     roles_.end_of_generation.assign(static_cast<size_t>(vocabulary.size()), false);
     roles_.always_shown.assign(static_cast<size_t>(vocabulary.size()), false);
   }
 
   Result<TokenRoles> find() {
-    const int32_t keyless = keyless_id();
-    ASSIGN_OR_RETURN(roles_.bos, id_of_key("tokenizer.ggml.bos_token_id", keyless));
-    ASSIGN_OR_RETURN(roles_.eos, id_of_key("tokenizer.ggml.eos_token_id", keyless));
+    const int32_t bos = if_of_type(defaults_.bos, TokenType::kControl);
+    const int32_t eos = if_of_type(defaults_.eos, TokenType::kControl);
+    const int32_t unknown = if_of_type(defaults_.unknown, TokenType::kUnknown);
+    ASSIGN_OR_RETURN(roles_.bos, id_of_key("tokenizer.ggml.bos_token_id", bos));
+    ASSIGN_OR_RETURN(roles_.eos, id_of_key("tokenizer.ggml.eos_token_id", eos));
+    ASSIGN_OR_RETURN(roles_.unknown, id_of_key("tokenizer.ggml.unknown_token_id", unknown));
     ASSIGN_OR_RETURN(roles_.eot, id_of_key("tokenizer.ggml.eot_token_id", first_of(kEotTexts)));
     ASSIGN_OR_RETURN(const int32_t eom, id_of_key("tokenizer.ggml.eom_token_id", vocabulary_.find("<|eom_id|>")));
-    ASSIGN_OR_RETURN(roles_.add_bos, model_.bool_or("tokenizer.ggml.add_bos_token", false));
-    RETURN_IF_ERROR(id_of_key("tokenizer.ggml.unknown_token_id", kNoToken));
+    ASSIGN_OR_RETURN(roles_.add_bos, model_.bool_or("tokenizer.ggml.add_bos_token", defaults_.add_bos));
     for (const int32_t id : {roles_.eos, roles_.eot, eom}) mark_end(id);
     RETURN_IF_ERROR(find_fim_ends());
     find_end_texts();
@@ -63,9 +66,8 @@ class RoleFinder {
     return static_cast<int32_t>(*id);
   }
 
-  int32_t keyless_id() const {
-    const bool fits = vocabulary_.contains(kKeylessId) && vocabulary_.type(kKeylessId) == TokenType::kControl;
-    return fits ? kKeylessId : kNoToken;
+  int32_t if_of_type(int32_t id, TokenType type) const {
+    return vocabulary_.contains(id) && vocabulary_.type(id) == type ? id : kNoToken;
   }
 
   int32_t first_of(std::span<const std::string_view> texts) const {
@@ -87,7 +89,7 @@ class RoleFinder {
   void find_end_texts() {
     for (const std::string_view text : kEndTexts) {
       const int32_t id = vocabulary_.find(text);
-      if (id == kNoToken) continue;
+      if (id == kNoToken || (text == kCloseStruck && vocabulary_.type(id) == TokenType::kNormal)) continue;
       mark_end(id);
       vocabulary_.set_type(id, TokenType::kControl);
     }
@@ -112,13 +114,14 @@ class RoleFinder {
 
   const gguf::Model& model_;
   Vocabulary& vocabulary_;
+  const RoleDefaults& defaults_;
   TokenRoles roles_;
 };
 
 }  // namespace
 
-Result<TokenRoles> load_roles(const gguf::Model& model, Vocabulary& vocabulary) {
-  return RoleFinder(model, vocabulary).find();
+Result<TokenRoles> load_roles(const gguf::Model& model, Vocabulary& vocabulary, const RoleDefaults& defaults) {
+  return RoleFinder(model, vocabulary, defaults).find();
 }
 
 }  // namespace strata::text

@@ -1,8 +1,12 @@
 // Text to token ids and back, with the vocabulary that a model file carries: byte-level BPE
-// (tokenizer.ggml.model = "gpt2").
+// (tokenizer.ggml.model = "gpt2") or SentencePiece-style pieces ("llama").
 //
 // Text is raw bytes, supposed to be UTF-8; what is not becomes U+FFFD, one per invalid byte. It is not normalised:
 // composed and decomposed letters are different text, and decode() gives back what encode() was given.
+//
+// SentencePiece-style vocabularies write spaces as U+2581, so that character comes back as a space. Most of them want a
+// space before text that begins the whole or follows a special token (tokenizer.ggml.add_space_prefix): encode() puts it
+// there, and decode() takes one away in the same places.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +41,14 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   int32_t vocab_size() const;
-  // kBadInput for text of 4 GiB and more, and when the vocabulary has no token for one of its bytes.
+  // kBadInput for text of 4 GiB and more (with SentencePiece-style vocabularies, 64 MiB between special tokens), and
+  // when the vocabulary has no token for one of its bytes.
   Result<std::vector<int32_t>> encode(std::string_view text, EncodeOptions options) const;
 
   // Bytes that a token stands for; not whole characters, always. Control and unknown tokens are empty unless
   // `render_special`; unused tokens and ids outside the vocabulary are empty.
   std::string piece(int32_t id, bool render_special) const;
+  // The pieces one after the other, up to the spaces that encode() puts before text.
   std::string decode(std::span<const int32_t> ids, bool render_special = false) const;
 
   // kNoToken where the model has none.

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <map>
+#include <vector>
 
 #include "text/unicode_tables.h"
 
@@ -7,28 +9,43 @@ namespace strata::text {
 
 namespace {
 
-CharClass search(uint32_t code_point) {
-  const auto after = std::upper_bound(kCharRanges.begin(), kCharRanges.end(), code_point,
-                                      [](uint32_t value, const CharRange& range) { return value < range.first; });
-  if (after == kCharRanges.begin()) return CharClass::kOther;
-  const CharRange& range = *(after - 1);
-  return code_point <= range.last ? range.char_class : CharClass::kOther;
-}
+constexpr uint32_t kCodePoints = 0x110000;
+constexpr uint32_t kBlock = 256;  // code points
 
-// Most text needs no search: the classes of the first code points (Latin, Greek, Cyrillic), one byte each.
-constexpr uint32_t kDirect = 0x600;
+// The ranges as a table of two stages, so that a class costs two loads in any script: the number of a block's
+// contents, then the class. Blocks with the same contents share it, which leaves some 60 KiB.
+class ClassTable {
+ public:
+  ClassTable() {
+    std::vector<CharClass> classes(kCodePoints, CharClass::kOther);
+    for (const CharRange& range : kCharRanges) {
+      std::fill(classes.begin() + range.first, classes.begin() + range.last + 1, range.char_class);
+    }
+    std::map<Contents, uint16_t> numbers;
+    for (uint32_t block = 0; block < kCodePoints / kBlock; ++block) {
+      Contents contents;
+      std::copy_n(classes.begin() + block * kBlock, kBlock, contents.begin());
+      const auto [known, added] = numbers.emplace(contents, static_cast<uint16_t>(contents_.size()));
+      if (added) contents_.push_back(contents);
+      number_of_block_[block] = known->second;
+    }
+  }
 
-std::array<CharClass, kDirect> make_direct() {
-  std::array<CharClass, kDirect> classes;
-  for (uint32_t i = 0; i < kDirect; ++i) classes[i] = search(i);
-  return classes;
-}
+  CharClass at(uint32_t code_point) const {
+    return contents_[number_of_block_[code_point / kBlock]][code_point % kBlock];
+  }
+
+ private:
+  using Contents = std::array<CharClass, kBlock>;
+  std::array<uint16_t, kCodePoints / kBlock> number_of_block_;
+  std::vector<Contents> contents_;
+};
 
 }  // namespace
 
 CharClass char_class(uint32_t code_point) {
-  static const std::array<CharClass, kDirect> direct = make_direct();
-  return code_point < kDirect ? direct[code_point] : search(code_point);
+  static const ClassTable table;
+  return code_point < kCodePoints ? table.at(code_point) : CharClass::kOther;
 }
 
 }  // namespace strata::text

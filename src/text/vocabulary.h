@@ -16,6 +16,9 @@ namespace strata::text {
 // As stored in tokenizer.ggml.token_type.
 enum class TokenType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
+// Types of tokens that stand for their text in any text, be it a user's.
+constexpr bool is_plain(TokenType type) { return type == TokenType::kNormal || type == TokenType::kUserDefined; }
+
 inline constexpr uint64_t kMaxTokens = uint64_t{1} << 20;
 inline constexpr int32_t kNoToken = -1;
 
@@ -51,13 +54,23 @@ struct TokenRoles {
   int32_t bos = kNoToken;
   int32_t eos = kNoToken;
   int32_t eot = kNoToken;
+  int32_t unknown = kNoToken;
   bool add_bos = false;                  // whether prompts of this model begin with bos
   std::vector<bool> end_of_generation;   // by id: sampling it ends an answer
   std::vector<bool> always_shown;        // by id: a control token that is part of what people read
 };
 
-// Finds the roles by the model's keys, else by well-known texts, and turns tokens with the text of an end of generation
-// into control tokens. kBadInput names file and key of an id outside the vocabulary.
-Result<TokenRoles> load_roles(const gguf::Model& model, Vocabulary& vocabulary);
+// What a kind of vocabulary means where a key is missing. An id counts only if the token has the type that goes with it:
+// control, or unknown for `unknown`.
+struct RoleDefaults {
+  int32_t bos = kNoToken;
+  int32_t eos = kNoToken;
+  int32_t unknown = kNoToken;
+  bool add_bos = false;
+};
+
+// Finds the roles by the model's keys, else by the defaults and by well-known texts, and turns tokens with the text of an
+// end of generation into control tokens. kBadInput names file and key of an id outside the vocabulary.
+Result<TokenRoles> load_roles(const gguf::Model& model, Vocabulary& vocabulary, const RoleDefaults& defaults);
 
 }  // namespace strata::text

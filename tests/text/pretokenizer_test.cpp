@@ -1,22 +1,38 @@
-// Words of the pre-tokenizers: known splits, and the hand-written one against its regular expression.
+// Words of the pre-tokenizers: known splits, and the hand-written ones against their regular expressions.
 #include "text/pretokenizer/pretokenizer.h"
+
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/random.h"
-#include "text/pcre2_set.h"
 #include "text/pretokenizer/regex.h"
-#include "text/utf8.h"
+#include "text/processor_time.h"
+#include "text/text_generator.h"
 
 namespace strata::text {
 namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr char kQwen2[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kGpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"
+constexpr char kQwen2[] = CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)" SPACES;
+constexpr char kQwen35[] =
+    CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" SPACES;
+constexpr char kLlamaBpe[] =
+    CONTRACTIONS R"(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)" SPACES;
+#define UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+constexpr char kGpt4o[] =
+    R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER "+" CONTRACTIONS R"(?|[^\r\n\p{L}\p{N}]?)" UPPER "+" LOWER "*" CONTRACTIONS
+    R"(?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" SPACES;
+constexpr char kTekken[] = R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER R"(+|[^\r\n\p{L}\p{N}]?)" UPPER "+" LOWER
+    R"(*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*)" SPACES;
+constexpr const char* kDeepseekV3[] = {
+    R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
+    R"(| ?[\p{P}\p{S}]+[\r\n]*)" SPACES};
 
 Words split(const Pretokenizer& pretokenizer, std::string_view text) {
   std::vector<size_t> ends;
@@ -59,32 +75,59 @@ std::unique_ptr<Pretokenizer> regex(const std::vector<std::string>& patterns) {
 struct KnownSplit {
   const char* text;
   const char* qwen2;
-  const char* gpt2;
+  const char* qwen35;
+  const char* llama_bpe;
+  const char* gpt_2;
+  const char* gpt_4o;
   const char* deepseek_v3;
 };
 
 constexpr KnownSplit kKnown[] = {
-    {"I'LL pay $12345.67  now\n\n  ok", "I|'LL| pay| $|1|2|3|4|5|.|6|7| | now|\n\n| | ok",
-     "I|'|LL| pay| $|12345|.|67| | now|\n\n | ok", "I|'LL| pay| $|123|45|.|67| | now|\n\n| | ok"},
-    {"'sam don't_stop", "'s|am| don|'t|_stop", "'s|am| don|'t|_|stop", "'sam| don|'t|_stop"},
-    {"a   b\t\n c ", "a|  | b|\t\n| c| ", "a|  | b|\t\n| c| ", "a|  | b|\t\n| c| "},
+    {"I'LL pay $12345.67  now\n\n  ok",
+     "I|'LL| pay| $|1|2|3|4|5|.|6|7| | now|\n\n| | ok",
+     "I|'LL| pay| $|1|2|3|4|5|.|6|7| | now|\n\n| | ok",
+     "I|'LL| pay| $|123|45|.|67| | now|\n\n| | ok",
+     "I|'|LL| pay| $|12345|.|67| | now|\n\n | ok",
+     "I'LL| pay| $|123|45|.|67| | now|\n\n| | ok",
+     "I|'LL| pay| $|123|45|.|67| | now|\n\n| | ok"},
+    {"'sam don't_stop",
+     "'s|am| don|'t|_stop",
+     "'s|am| don|'t|_stop",
+     "'s|am| don|'t|_stop",
+     "'s|am| don|'t|_|stop",
+     "'sam| don't|_stop",
+     "'sam| don|'t|_stop"},
+    {"a   b\t\n c ",
+     "a|  | b|\t\n| c| ",
+     "a|  | b|\t\n| c| ",
+     "a|  | b|\t\n| c| ",
+     "a|  | b|\t\n| c| ",
+     "a|  | b|\t\n| c| ",
+     "a|  | b|\t\n| c| "},
     {"na\u00EFve \u0928\u092E\u0938\u094D\u0924\u0947 \u65E5\u672C123",
      "na\u00EFve| \u0928\u092E\u0938|\u094D\u0924|\u0947| \u65E5\u672C|1|2|3",
+     "na\u00EFve| \u0928\u092E\u0938\u094D\u0924\u0947| \u65E5\u672C|1|2|3",
+     "na\u00EFve| \u0928\u092E\u0938|\u094D\u0924|\u0947| \u65E5\u672C|123",
      "na\u00EFve| \u0928\u092E\u0938|\u094D|\u0924|\u0947| \u65E5\u672C|123",
+     "na\u00EFve| \u0928\u092E\u0938\u094D\u0924\u0947| \u65E5\u672C|123",
      "na\u00EFve| \u0928\u092E\u0938\u094D\u0924\u0947| |\u65E5\u672C|123"},
-    {"HelloWORLD's //x\n", "HelloWORLD|'s| //|x|\n", "HelloWORLD|'s| //|x|\n", "HelloWORLD|'s| //|x|\n"},
+    {"HelloWORLD's //x\n",
+     "HelloWORLD|'s| //|x|\n",
+     "HelloWORLD|'s| //|x|\n",
+     "HelloWORLD|'s| //|x|\n",
+     "HelloWORLD|'s| //|x|\n",
+     "Hello|WORLD's| //|x|\n",
+     "HelloWORLD|'s| //|x|\n"},
 };
 
 TEST(Pretokenizer, KnownSplits) {
-  const auto qwen2 = make("qwen2"), gpt2 = regex({kGpt2});
-  const auto deepseek_v3 = regex(
-      {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)",
-       R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
-       R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"});
   for (const KnownSplit& known : kKnown) {
-    EXPECT_EQ(split(*qwen2, known.text), words_of(known.qwen2));
-    EXPECT_EQ(split(*gpt2, known.text), words_of(known.gpt2));
-    EXPECT_EQ(split(*deepseek_v3, known.text), words_of(known.deepseek_v3));
+    EXPECT_EQ(split(*make("qwen2"), known.text), words_of(known.qwen2));
+    EXPECT_EQ(split(*make("qwen35"), known.text), words_of(known.qwen35));
+    EXPECT_EQ(split(*make("llama-bpe"), known.text), words_of(known.llama_bpe));
+    EXPECT_EQ(split(*make("gpt-2"), known.text), words_of(known.gpt_2));
+    EXPECT_EQ(split(*make("gpt-4o"), known.text), words_of(known.gpt_4o));
+    EXPECT_EQ(split(*make("deepseek-v3"), known.text), words_of(known.deepseek_v3));
   }
 }
 
@@ -133,61 +176,115 @@ TEST(RegexPretokenizer, EndlessBacktrackingGivesUp) {
   EXPECT_EQ(status.error().code, ErrorCode::kInternal);
 }
 
-// Code points at which blocks of some forty scripts begin.
-constexpr uint32_t kScripts[] = {
-    0x41,   0xC0,   0x100,  0x250,  0x370,  0x400,  0x531,  0x5D0,  0x620,  0x710,  0x780,  0x7C0,   0x904,   0x985,
-    0xA05,  0xA85,  0xB05,  0xB83,  0xC05,  0xC85,  0xD05,  0xD85,  0xE01,  0xE81,  0xF40,  0x1000,  0x10D0,  0x1100,
-    0x1200, 0x13A0, 0x1401, 0x1680, 0x16A0, 0x1780, 0x1820, 0x1950, 0x1A00, 0x1B05, 0x1C00, 0x2C00,  0x2D30,  0x3041,
-    0x30A1, 0x3105, 0x4E00, 0xA000, 0xA4D0, 0xAC00, 0xFB50, 0xFF10, 0x10400, 0x10900, 0x12000, 0x1D400, 0x1F130};
+// Those written by hand against the regular expressions of the models, through PCRE2.
+struct ByHand {
+  const char* name;
+  std::vector<std::string> expressions;
+};
 
-class TextGenerator {
- public:
-  explicit TextGenerator(uint64_t seed) : random_(seed), assigned_(test::characters_matching("\\P{Cn}")) {}
+const ByHand kByHand[] = {
+    {"qwen2", {kQwen2}},
+    {"qwen35", {kQwen35}},
+    {"llama-bpe", {kLlamaBpe}},
+    {"gpt-4o", {kGpt4o}},
+    {"tekken", {kTekken}},
+    {"deepseek-v3", {kDeepseekV3[0], kDeepseekV3[1], kDeepseekV3[2]}},
+};
 
-  std::string next() {
-    std::string text;
-    for (uint64_t n = 1 + random_.below(16); n > 0; --n) append_some(text);
-    return text;
+TEST(PretokenizersByHand, EqualTheirRegularExpressions) {
+  for (const ByHand& member : kByHand) {
+    const auto by_hand = make(member.name), by_regex = regex(member.expressions);
+    ASSERT_NE(by_hand, nullptr) << member.name;
+    test::TextGenerator generator(2026);
+    for (int i = 0; i < 20'000; ++i) {
+      const std::string text = generator.next();
+      ASSERT_EQ(split(*by_hand, text), split(*by_regex, text)) << member.name << ", string " << i << ": " << text;
+    }
   }
+}
 
- private:
-  void append_some(std::string& text) {
-    static const char* const contractions[] = {"'s", "'T", "'rE", "'ve", "'M", "'lL", "'d", "'", "'x", "'r", "'\u017F"};
-    static const uint32_t spaces[] = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20, 0x20, 0x20, 0x85, 0xA0, 0x1680, 0x180E,
-                                      0x2000, 0x2009, 0x200A, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000};
-    switch (random_.below(9)) {
-      case 0: text += contractions[random_.below(std::size(contractions))]; return;
-      case 1: case 2:
-        for (uint64_t n = 1 + random_.below(5); n > 0; --n) append_utf8(spaces[random_.below(std::size(spaces))], text);
-        return;
-      case 3: append_range(0x300, 0x70, text); return;                // marks
-      case 4: append_range(0x21, 0x5E, text); return;                 // ASCII signs, digits, letters
-      case 5: append_range(0x00, 0x20, text); return;                 // controls
-      case 6: append_range(0x1F300, 0x300, text); return;             // emoji
-      case 7: append_range(0, 0x110000, text); return;                // anything
-      default: {
-        const uint32_t script = kScripts[random_.below(std::size(kScripts))];
-        for (uint64_t n = 1 + random_.below(4); n > 0; --n) append_range(script, 0x50, text);
+// Every string of a few signs up to some length: the places where alternatives of the expressions meet.
+TEST(PretokenizersByHand, EqualTheirRegularExpressionsOnAllShortTexts) {
+  static const char* const signs[] = {"A", "a", "\u4E00", "\u0301", "1", ".", "/", "'", "s", " ", "\n", "\u00A0", "\x01"};
+  std::vector<std::string> texts = {""};
+  for (size_t begin = 0, round = 0; round < 4; ++round) {
+    const size_t end = texts.size();
+    for (; begin < end; ++begin) {
+      for (const char* sign : signs) texts.push_back(texts[begin] + sign);
+    }
+  }
+  for (const ByHand& member : kByHand) {
+    const auto by_hand = make(member.name), by_regex = regex(member.expressions);
+    ASSERT_NE(by_hand, nullptr) << member.name;
+    for (const std::string& text : texts) {
+      ASSERT_EQ(split(*by_hand, text), split(*by_regex, text)) << member.name << ": " << text;
+    }
+  }
+}
+
+// The member has the fourth expression in a form that costs linear work.
+TEST(Pretokenizer, DeepseekLlmEqualsItsExpressions) {
+  const auto member = make("deepseek-llm");
+  ASSERT_NE(member, nullptr);
+  EXPECT_EQ(split(*member, "Hi there, ok?\n  x1  "), words_of("Hi| there|,| ok|?|\n| | x|1|  "));
+  // The third expression's class of signs, from : to ~, has the ASCII letters in it.
+  EXPECT_EQ(split(*member, "na\u00EFve \u65E5\u672C123 \u00A0 \u4F60"),
+            words_of("na|\u00EF|ve| |\u65E5\u672C|123| \u00A0 |\u4F60"));
+  const auto plain = regex({R"(\s+$)"}), linear = regex({R"((?<!\s)\s++$)"});
+  test::TextGenerator generator(5);
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string text = generator.next() + (i % 2 == 0 ? " \t\u3000" : "");
+    ASSERT_EQ(split(*linear, text), split(*plain, text)) << "string " << i << ": " << text;
+  }
+}
+
+TEST(Pretokenizer, OtherRules) {
+  EXPECT_EQ(split(*make("deepseek-coder"), "int x12; \u4F60\u597D\r\n"), words_of("int| x|1|2|;| |\u4F60\u597D|\r|\n"));
+  EXPECT_EQ(split(*make("deepseek-coder"), "a,\u3042\u4F60 7"), words_of("a|,|\u3042\u4F60| |7"));
+  EXPECT_EQ(split(*make("starcoder"), "x = 123  y's"), words_of("x| =| |1|2|3| | y|'s"));
+  EXPECT_EQ(split(*make("falcon"), "a+b 12345 `x`"), words_of("a|+|b| |123|45| |`|x|`"));
+  EXPECT_EQ(split(*make("default"), "`x`"), words_of("`|x|`"));
+  EXPECT_EQ(split(*make("tekken"), "It's HelloWorld 123"), words_of("It|'s| Hello|World| |1|2|3"));
+}
+
+// See expect_linear_work. Runs that end in something else, as a run to the end of the text may be a special case.
+TEST(Pretokenizer, LongRunsCostLinearWork) {
+  for (const char* name : {"qwen2", "qwen35", "llama-bpe", "gpt-4o", "tekken", "deepseek-v3", "gpt-2", "starcoder",
+                           "falcon", "deepseek-llm", "deepseek-coder", "default"}) {
+    const auto member = make(name);
+    ASSERT_NE(member, nullptr) << name;
+    for (const char* unit : {"a", "A", " ", "7", "\n", "\t", ".", "'", "\u4F60", "\u0301", "\t\r", "\u4F60A", "\x01", "/\n"}) {
+      for (const char* end : {"x", "\u4F60", "1"}) {
+        test::expect_linear_work(name, unit, [&](const std::string& text) {
+          std::vector<size_t> ends;
+          EXPECT_TRUE(member->split(text + end, ends).ok());
+        });
       }
     }
   }
+}
 
-  void append_range(uint32_t first, uint32_t n, std::string& text) {
-    const auto c = first + static_cast<uint32_t>(random_.below(n));
-    if (assigned_[c]) append_utf8(c, text);
+TEST(Pretokenizer, NamesOfTheSameRules) {
+  const std::vector<std::vector<const char*>> families = {
+      {"qwen2", "deepseek-r1-qwen", "stablelm2"},
+      {"llama-bpe", "llama3", "llama-v3", "glm4", "chatglm-bpe", "dbrx", "smaug-bpe"},
+      {"gpt-2", "olmo", "mpt", "phi-2"},
+      {"gpt-4o", "llama4"},
+      {"deepseek-v3", "hunyuan-dense"},
+      {"starcoder", "refact", "command-r", "smollm", "codeshell"},
+      {"qwen35"}, {"deepseek-llm"}, {"deepseek-coder"}, {"tekken"}, {"falcon"}, {"default"}};
+  std::set<const void*> members;
+  for (const auto& family : families) {
+    const PretokenizerRow* first = find_pretokenizer(family[0]);
+    ASSERT_NE(first, nullptr) << family[0];
+    members.insert(reinterpret_cast<const void*>(first->make));
+    for (const char* name : family) {
+      const PretokenizerRow* row = find_pretokenizer(name);
+      ASSERT_NE(row, nullptr) << name;
+      EXPECT_EQ(row->make, first->make) << name;
+    }
   }
-
-  Random random_;
-  std::vector<bool> assigned_;
-};
-
-TEST(Qwen2Pretokenizer, EqualsItsRegularExpression) {
-  const auto by_hand = make("qwen2"), by_regex = regex({kQwen2});
-  TextGenerator generator(2026);
-  for (int i = 0; i < 40'000; ++i) {
-    const std::string text = generator.next();
-    ASSERT_EQ(split(*by_hand, text), split(*by_regex, text)) << "string " << i << ": " << text;
-  }
+  EXPECT_EQ(members.size(), families.size());
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(TokenRoles, KeysMarkEnds) {
 }
 
 TEST(TokenRoles, WellKnownTextsEndAnswersAndBecomeControl) {
-  for (const char* text : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|endoftext|>", "</s>", "<EOT>",
+  for (const char* text : {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|endoftext|>", "<EOT>",
                            "<end_of_turn>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "[e~["}) {
     TokenizerModel model;
     const int32_t end = model.add(text);
@@ -35,6 +35,20 @@ TEST(TokenRoles, WellKnownTextsEndAnswersAndBecomeControl) {
     EXPECT_FALSE(tokenizer->is_end_of_generation(other));
     EXPECT_EQ(test::encode(*tokenizer, text, true), std::vector<int32_t>{end}) << text;
   }
+}
+
+// Vocabularies for code and web pages have </s> as a normal token: it closes struck text there.
+TEST(TokenRoles, HtmlIsNoEnd) {
+  TokenizerModel model;
+  const int32_t html = model.add("</s>");
+  const auto tokenizer = model.must_load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_FALSE(tokenizer->is_end_of_generation(html));
+  EXPECT_EQ(tokenizer->token_type(html), TokenType::kNormal);
+  model.types[static_cast<size_t>(html)] = static_cast<int32_t>(TokenType::kControl);
+  const auto sentence_piece = model.must_load();
+  ASSERT_NE(sentence_piece, nullptr);
+  EXPECT_TRUE(sentence_piece->is_end_of_generation(html));
 }
 
 TEST(TokenRoles, FillInTheMiddleTextsEndAnswersWithoutChangingType) {
@@ -104,6 +118,22 @@ TEST(TokenRoles, KeylessFilesUseTokenElevenIfItIsControl) {
   EXPECT_EQ(control->bos(), 11);
   EXPECT_EQ(control->eos(), 11);
   EXPECT_TRUE(control->is_end_of_generation(11));
+}
+
+// Where the file does not say, some pre-tokenizers' models begin texts with bos; the key has the last word.
+TEST(TokenRoles, PretokenizersDecideOnBosWithoutKey) {
+  for (const auto& [pre, expected] : {std::pair("llama-bpe", true), std::pair("llama3", true), std::pair("tekken", true),
+                                      std::pair("qwen2", false), std::pair("glm4", false), std::pair("gpt-4o", false)}) {
+    TokenizerModel model;
+    model.pre = pre;
+    const auto tokenizer = model.must_load();
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->add_bos(), expected) << pre;
+    model.more_keys = [expected](gguf::Writer& writer) { writer.set_bool("tokenizer.ggml.add_bos_token", !expected); };
+    const auto by_key = model.must_load();
+    ASSERT_NE(by_key, nullptr);
+    EXPECT_EQ(by_key->add_bos(), !expected) << pre;
+  }
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void expect_refused(const TokenizerModel& model, ErrorCode code, const std::stri
 }
 
 TEST(TokenizerHostile, OtherKindsAreNamed) {
-  for (const char* kind : {"llama", "bert", "no_vocab", ""}) {
+  for (const char* kind : {"t5", "bert", "no_vocab", ""}) {
     TokenizerModel model;
     model.model = kind;
     expect_refused(model, ErrorCode::kUnsupported, "tokenizer.ggml.model", "\"" + std::string(kind) + "\"");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "text/byte_alphabet.h"
 
 namespace strata::text::test {
@@ -30,6 +31,7 @@ std::unique_ptr<gguf::Model> TokenizerModel::open() const {
   if (!pre.empty()) writer.set_string("tokenizer.ggml.pre", pre);
   if (with_tokens) writer.set_strings("tokenizer.ggml.tokens", tokens);
   if (with_types) writer.set_i32s("tokenizer.ggml.token_type", types);
+  if (!scores.empty()) writer.set_f32s("tokenizer.ggml.scores", scores);
   if (with_merges) writer.set_strings("tokenizer.ggml.merges", merges);
   more_keys(writer);
   const std::string path = directory_.file("model.gguf");
@@ -58,6 +60,23 @@ std::unique_ptr<Tokenizer> TokenizerModel::must_load() const {
     return nullptr;
   }
   return std::move(tokenizer).value();
+}
+
+SpmModel::SpmModel() {
+  model = "llama";
+  pre.clear();
+  with_merges = false;
+  tokens.clear();
+  types.clear();
+  add_piece("<unk>", 0, TokenType::kUnknown);
+  add_piece("<s>", 0, TokenType::kControl);
+  add_piece("</s>", 0, TokenType::kControl);
+  for (int byte = 0; byte < 256; ++byte) add_piece(format("<0x{:02X}>", byte), 0, TokenType::kByte);
+}
+
+int32_t SpmModel::add_piece(std::string text, float score, TokenType type) {
+  scores.push_back(score);
+  return add(std::move(text), type);
 }
 
 std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text, bool parse_special) {

@@ -28,6 +28,7 @@ class TokenizerModel {
   std::vector<std::string> tokens;
   std::vector<int32_t> types;
   std::vector<std::string> merges;
+  std::vector<float> scores;           // not in the file if empty
   std::string model = "gpt2";
   std::string pre = "qwen2";           // "" leaves the key out
   bool with_tokens = true, with_types = true, with_merges = true;
@@ -43,6 +44,17 @@ class TokenizerModel {
  private:
   ::strata::test::TempDir directory_;
 };
+
+// A SentencePiece-style model: ids 0 to 2 are <unk>, <s> and </s>, 3 to 258 the bytes; what a test adds makes the rest.
+class SpmModel : public TokenizerModel {
+ public:
+  SpmModel();
+
+  // Adds a piece and gives its id.
+  int32_t add_piece(std::string text, float score, TokenType type = TokenType::kNormal);
+};
+
+inline constexpr int32_t kSpmFirstByte = 3;
 
 // Ids of a text that must be encodable.
 std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text, bool parse_special = false);

@@ -8,7 +8,7 @@ namespace strata::text {
 Result<std::unique_ptr<Pretokenizer>> make_default_pretokenizer() {
   return RegexPretokenizer::create({
       R"([\p{P}$+<=>^~|]+)",
-      R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+      kGpt2Pattern,
       R"(\p{N}+)",
       R"([0-9][0-9][0-9])",
   });

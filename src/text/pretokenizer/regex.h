@@ -11,6 +11,10 @@
 
 namespace strata::text {
 
+// GPT-2's expression, part of several members. White space at the end of a run of it is left over and becomes a word.
+inline constexpr char kGpt2Pattern[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S))";
+
 class RegexPretokenizer final : public Pretokenizer {
  public:
   // Perl syntax over Unicode. \s and \S mean the Unicode property White_Space, also inside brackets.
