@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "cli/streams.h"
 #include "model/network.h"
 
 namespace strata::cli {
@@ -35,7 +36,7 @@ Result<std::string> model_path(const Settings& settings) {
   return Error{ErrorCode::kNotFound,
                format("no model: name a .gguf file as the first argument, with --model or in {}; the demo model is "
                       "neither {} nor {}",
-                      environment_name(setting(Key::kModel)), printable(installed), printable(built))};
+                      environment_name(setting(Key::kModel)), path_text(installed), path_text(built))};
 }
 
 Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path) {

@@ -14,6 +14,7 @@ namespace strata::cli {
 namespace {
 
 constexpr size_t kReadBytes = 64 * kKiB;
+constexpr size_t kMaxPathBytes = 400;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -67,6 +68,8 @@ Status write_stdout(std::string_view bytes) { return write_all(STDOUT_FILENO, by
 
 void write_stderr(std::string_view bytes) { static_cast<void>(write_all(STDERR_FILENO, bytes)); }
 
+std::string path_text(const std::string& path) { return printable(path, kMaxPathBytes); }
+
 Result<std::string> read_stdin(uint64_t max_bytes) { return read_all(STDIN_FILENO, "standard input", max_bytes); }
 
 Result<std::string> read_text(const std::string& path, uint64_t max_bytes) {
@@ -74,9 +77,9 @@ Result<std::string> read_text(const std::string& path, uint64_t max_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     const ErrorCode code = errno == ENOENT || errno == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
-    return Error{code, format("cannot open {}: {}", printable(path), reason(errno))};
+    return Error{code, format("cannot open {}: {}", path_text(path), reason(errno))};
   }
-  Result<std::string> text = read_all(fd, printable(path), max_bytes);
+  Result<std::string> text = read_all(fd, path_text(path), max_bytes);
   ::close(fd);
   return text;
 }

@@ -26,6 +26,9 @@ Status write_stdout(std::string_view bytes);
 // What can't be written is lost.
 void write_stderr(std::string_view bytes);
 
+// A path as messages show it.
+std::string path_text(const std::string& path);
+
 // Everything until the end; kBadInput for more than `max_bytes`.
 Result<std::string> read_stdin(uint64_t max_bytes);
 // The same for a file or pipe of this name; "-" for standard input.

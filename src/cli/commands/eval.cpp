@@ -36,12 +36,12 @@ Status check_output(const std::string& path) {
   std::error_code failed;
   const std::filesystem::file_status status = std::filesystem::status(path, failed);
   if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
-  return Error{ErrorCode::kBadInput, format("--out {}: this exists and is not a file", printable(path))};
+  return Error{ErrorCode::kBadInput, format("--out {}: this exists and is not a file", path_text(path))};
 }
 
 Result<std::vector<int32_t>> read_ids(const std::string& path, int64_t n_vocab) {
   ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxIdsBytes));
-  const std::string origin = path == "-" ? "standard input" : printable(path);
+  const std::string origin = path == "-" ? "standard input" : path_text(path);
   ASSIGN_OR_RETURN(std::vector<int32_t> ids, parse_ids(text, n_vocab, origin));
   if (ids.empty()) return Error{ErrorCode::kBadInput, format("{}: there are no token ids in it", origin)};
   return ids;
@@ -114,7 +114,7 @@ Status eval(const Settings& settings) {
 const Command kEvalCommand = {
     .name = "eval",
     .arguments = "logprobs MODEL --ids-file IDS --out OUT",
-    .summary = "Write the log-probabilities of all tokens after each of the given ids, as rows of little-endian float32",
+    .summary = "Write the log-probabilities of all tokens after each of the given ids, rows of little-endian float32",
     .scope = kScopeEval,
     .take_words = take_words,
     .run = eval,

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/random.h"
 #include "cli/commands/commands.h"
 #include "cli/interrupt.h"
 #include "cli/model_choice.h"
@@ -29,7 +30,7 @@ Status take_words(Words words, Settings& settings) {
     const char* rule = words.size() == 2
                            ? "of two arguments, the first is the model"
                            : "an argument that ends in .gguf or has a slash is the model; give such a prompt with -p";
-    return Error{ErrorCode::kNotFound, format("no such file: {} ({})", printable(words[0]), rule)};
+    return Error{ErrorCode::kNotFound, format("no such file: {} ({})", path_text(words[0]), rule)};
   }
   RETURN_IF_ERROR(give(settings, Key::kModel, words[0]));
   return words.size() == 2 ? give(settings, Key::kPrompt, words[1]) : Status();
@@ -46,19 +47,21 @@ Result<std::string> read_prompt(const Settings& settings) {
   return read_stdin(kMaxTextBytes);
 }
 
-uint64_t seed_of(const Settings& settings) {
-  if (!settings.is_auto(Key::kSeed)) return static_cast<uint64_t>(settings.integer(Key::kSeed));
+uint32_t seed_of(const Settings& settings) {
+  if (!settings.is_auto(Key::kSeed)) return static_cast<uint32_t>(settings.integer(Key::kSeed));
   // Another one for every process, and within what --seed takes, so that an answer can be had again.
   const uint64_t time = static_cast<uint64_t>(real_clock().now_ns());
-  return Random(time ^ (static_cast<uint64_t>(::getpid()) << 40)).next() >> 32;
+  return static_cast<uint32_t>(Random(time ^ (static_cast<uint64_t>(::getpid()) << 40)).next() >> 32);
 }
 
-text::SamplerParams sampler_params(const Settings& settings, uint64_t seed) {
-  return {.temp = static_cast<float>(settings.number(Key::kTemp)),
-          .top_k = static_cast<int32_t>(settings.integer(Key::kTopK)),
-          .top_p = static_cast<float>(settings.number(Key::kTopP)),
-          .min_p = static_cast<float>(settings.number(Key::kMinP)),
-          .seed = seed};
+text::SamplerParams sampler_params(const Settings& settings, uint32_t seed) {
+  text::SamplerParams params;
+  params.temp = static_cast<float>(settings.number(Key::kTemp));
+  params.top_k = static_cast<int32_t>(settings.integer(Key::kTopK));
+  params.top_p = static_cast<float>(settings.number(Key::kTopP));
+  params.min_p = static_cast<float>(settings.number(Key::kMinP));
+  params.seed = seed;
+  return params;
 }
 
 Result<std::vector<int32_t>> encode_prompt(const text::Tokenizer& tokenizer, const std::string& prompt) {
@@ -111,7 +114,7 @@ Status run(const Settings& settings) {
 
   Stats stats;
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(*model, config, stats));
-  const uint64_t seed = seed_of(settings);
+  const uint32_t seed = seed_of(settings);
   ASSIGN_OR_RETURN(text::Sampler sampler,
                    text::Sampler::create(sampler_params(settings, seed), static_cast<int32_t>(engine->n_vocab())));
   const int64_t max_tokens = settings.is_auto(Key::kPredict) ? kAutoPredict : settings.integer(Key::kPredict);

@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "cli/inspect/report.h"
+#include "cli/streams.h"
 
 namespace strata::cli {
 namespace {
@@ -54,7 +55,7 @@ std::string value_text(const gguf::Value& value) {
 std::string files_text(const Report& report) {
   std::string text;
   for (const gguf::Shard& shard : report.model->shards()) {
-    text += format("file          {}, {}, GGUF version {}\n", printable(shard.path), format_bytes(shard.file_bytes),
+    text += format("file          {}, {}, GGUF version {}\n", path_text(shard.path), format_bytes(shard.file_bytes),
                    shard.version);
   }
   return text;

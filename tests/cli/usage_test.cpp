@@ -1,0 +1,141 @@
+// Goal: whatever is wrong with a command line or its input is one line on stderr, nothing on stdout, and the right exit
+// code: 2 for what the user has to change, 1 for a failure.
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "cli/command.h"
+#include "cli/models.h"
+#include "cli/program.h"
+
+namespace strata::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+struct Refusal {
+  Args args;
+  std::string text;
+  int exit_code = 2;
+  std::string input = {};
+};
+
+void expect_refusals(const std::vector<Refusal>& refusals) {
+  for (const Refusal& r : refusals) {
+    EXPECT_TRUE(refused(strata(r.args, r.input), r.exit_code, r.text)) << ::testing::PrintToString(r.args);
+  }
+}
+
+TEST(Usage, UnknownWords) {
+  expect_refusals({
+      {{"chat"}, "unknown command 'chat'; the commands are run, inspect, eval, tokenize, detokenize, "},
+      {{""}, "unknown command ''"},
+      {{"two\nlines\x1b"}, "unknown command 'two?lines?'"},
+      {{"--foo"}, "unknown flag '--foo'"},
+      {{"pull", "x"}, "unknown command 'pull'"},
+      {{"run", "--hf-repo", "a/b"}, "unknown flag '--hf-repo'"},
+      {{"run", "--draft=x"}, "unknown flag '--draft'"},
+      {{"run", "--session", "x"}, "unknown flag '--session'"},
+      {{"run", "--lora", "x"}, "unknown flag '--lora'"},
+      {{"settings", "x"}, "unexpected argument 'x'"},
+      {{"settings", "--temp", "1"}, "unknown flag '--temp'"},
+  });
+  for (const char* later : {"serve", "bench", "plan", "profile", "quantize", "template"}) {
+    if (cli::find_command(later) != nullptr) continue;
+    EXPECT_TRUE(refused(strata({later, "x"}), 2, "this version does not have the command " + std::string(later)));
+  }
+}
+
+TEST(Usage, WrongFlags) {
+  expect_refusals({
+      {{"run", "x", "--temp", "hot"}, "--temp: 'hot' is not allowed"},
+      {{"run", "x", "--temp", "1", "--temp", "2"}, "--temp is given twice"},
+      {{"run", "x", "--ctx", "0"}, "--ctx: '0' is not allowed"},
+      {{"run", "x", "--threads", "1025"}, "--threads: '1025' is not allowed"},
+      {{"run", "x", "--act", "q8"}, "--act: 'q8' is not allowed"},
+      {{"run", "x", "--device", "cuda"}, "--device cuda"},
+      {{"run", "x", "--cpus", "3-1"}, "3-1"},
+      {{"run", "x", "--log-level", "loud"}, "--log-level: 'loud' is not allowed"},
+      {{"inspect", "--temp", "1"}, "unknown flag '--temp'"},
+      {{"run", "x", "--ram-gib", "0.0001"}, "--ram-gib", 1},
+  });
+  const ProgramCall from_environment{.args = {"run", "x"}, .environment = {{"STRATA_TEMP", "hot"}}};
+  EXPECT_TRUE(refused(call(from_environment), 2, "STRATA_TEMP: 'hot' is not allowed"));
+}
+
+TEST(Usage, AFlagOutweighsTheEnvironment) {
+  const ProgramCall wrong_but_unused{.args = {"run", "x", "-n", "0", "--temp", "0"},
+                                     .environment = {{"STRATA_TEMP", "hot"}, {"STRATA_IDS_FILE", "x"}}};
+  EXPECT_TRUE(succeeded(call(wrong_but_unused)));
+}
+
+TEST(Usage, WrongModels) {
+  const TempDir dir;
+  write_file(dir.file("short.gguf"), read_file(tiny_model()).substr(0, 5000));
+  write_file(dir.file("empty.gguf"), "");
+  write_file(dir.file("text.gguf"), "this is no model, just a text that is a bit longer\n");
+  std::filesystem::create_directory(dir.file("folder"));
+  for (const char* command : {"inspect", "tokenize", "detokenize", "run"}) {
+    expect_refusals({
+        {{command, dir.file("none.gguf")}, "none.gguf"},
+        {{command, dir.file("folder")}, "folder"},
+        {{command, dir.file("short.gguf")}, "short.gguf"},
+        {{command, dir.file("empty.gguf")}, "empty.gguf"},
+        {{command, dir.file("text.gguf")}, "text.gguf"},
+        {{command, "--model", dir.file("none.gguf")}, "none.gguf"},
+    });
+  }
+  for (const char* command : {"inspect", "tokenize", "detokenize"}) {
+    EXPECT_TRUE(refused(strata({command, "a", "b"}), 2, "2 arguments")) << command;
+    const ProgramCall from_environment{.args = {command}, .environment = {{"STRATA_MODEL", dir.file("none.gguf")}}};
+    EXPECT_TRUE(refused(call(from_environment), 2, "none.gguf"));
+  }
+}
+
+TEST(Usage, WrongCallsOfEval) {
+  const TempDir dir;
+  const std::string out = dir.file("out.f32");
+  const auto ids_file = [&](const char* name, const char* text) {
+    write_file(dir.file(name), text);
+    return dir.file(name);
+  };
+  const auto eval = [&](const std::string& ids, const std::string& to) {
+    return Args{"eval", "logprobs", tiny_model(), "--ids-file", ids, "--out", to};
+  };
+  const std::string good = ids_file("good", "1 2 3");
+  Args small_context = eval(good, out);
+  small_context.insert(small_context.end(), {"--ctx", "2"});
+  expect_refusals({
+      {{"eval"}, "eval logprobs MODEL"},
+      {{"eval", "perplexity", tiny_model()}, "'perplexity'"},
+      {{"eval", "logprobs"}, "needs a model"},
+      {{"eval", "logprobs", tiny_model(), "x"}, "2 arguments"},
+      {{"eval", "logprobs", tiny_model(), "--out", out}, "--ids-file"},
+      {{"eval", "logprobs", tiny_model(), "--ids-file", good}, "--out"},
+      {eval(dir.file("none"), out), "none"},
+      {eval(dir.path(), out), dir.path()},
+      {eval(ids_file("empty", ""), out), "no token ids"},
+      {eval(ids_file("blank", " \n "), out), "no token ids"},
+      {eval("-", out), "standard input: there are no token ids"},
+      {eval("-", out), "standard input: entry 1, 'x', is not a token id", 2, "1 x"},
+      {eval(ids_file("large", "1 512"), out), "entry 1, '512', is not a token id; the model's are 0 to 511"},
+      {eval(ids_file("minus", "-1"), out), "entry 0, '-1'"},
+      {eval(ids_file("huge", "99999999999999999999"), out), "entry 0"},
+      {eval(good, dir.path()), "exists and is not a file"},
+      {eval(good, "/dev/null"), "exists and is not a file"},
+      {eval(good, dir.file("none/out")), "none/out", 1},
+      {small_context, "there are 3 ids, but --ctx allows 2 tokens"},
+  });
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
+}
+
+TEST(Usage, WrongIds) {
+  expect_refusals({
+      {{"detokenize", tiny_model()}, "entry 0, '512', is not a token id", 2, "512"},
+      {{"detokenize", tiny_model()}, "entry 2, 'x', is not a token id", 2, "1 2 x"},
+  });
+}
+
+}  // namespace
+}  // namespace strata::test
