@@ -1,83 +1,55 @@
-// Picks the next token from logits: truncation stages in a fixed chain, temperature, then a draw.
+// Picks the next token from logits: bias, the stages in their order, then a draw.
 //
-//   top_k -> top_p -> min_p -> temperature -> distribution
+//   bias -> penalties -> dry -> top_n_sigma -> top_k -> typ_p -> top_p -> min_p -> xtc -> temperature -> pick
 //
-// Temperature comes last, so the truncation works on untempered probabilities.
+// The order between bias and pick can be chosen (parse_stage_order). With mirostat only temperature is left of it, and
+// mirostat picks; adaptive-p picks after the whole chain; else the distribution that is left is drawn from.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/random.h"
 #include "base/result.h"
+#include "text/sampling/candidates.h"
+#include "text/sampling/params.h"
+#include "text/sampling/picker.h"
+#include "text/sampling/stage.h"
+#include "text/sampling/uniform.h"
 
 namespace strata::text {
 
-struct SamplerParams {
-  float temp = 0.8f;    // logits are divided by it; <= 0 takes the most probable token
-  int32_t top_k = 40;   // candidates kept; <= 0 keeps all
-  float top_p = 0.95f;  // the fewest most probable candidates that together reach it; >= 1 keeps all
-  float min_p = 0.05f;  // candidates at least this share as probable as the best; <= 0 keeps all
-  uint64_t seed = 0;
-};
-
-struct Candidate {
-  int32_t id;
-  float logit;  // never NaN
-};
-
-// What the stages work on: the candidates left, in an order of which the first n_sorted() are known to be the most
-// probable ones, descending (equal logits: lower id first). Never empty.
-class Candidates {
- public:
-  explicit Candidates(int32_t n_vocab);
-
-  // All tokens, ascending by id; a NaN logit counts as -infinity. logits: [n_vocab].
-  void reset(std::span<const float> logits);
-  std::span<Candidate> items() { return std::span(items_).first(n_items_); }
-  size_t size() const { return n_items_; }
-  size_t n_sorted() const { return n_sorted_; }
-  float max_logit() const { return max_logit_; }
-  // The most probable token, the lowest id among equals.
-  int32_t best_id() const { return best_id_; }
-  // exp(logit - max): the probability of a candidate but for a common factor.
-  double weight(const Candidate& candidate) const;
-
-  // Brings the n most probable to the front, in order.
-  void sort_first(size_t n);
-  // Drops all but the first n >= 1.
-  void keep_first(size_t n);
-  // Drops candidates below `logit`, keeping the order. Some candidate must reach it.
-  void keep_from_logit(float logit);
-  // Replaces each logit by (logit - max) / temp.
-  void divide_by(float temp);
-
- private:
-  std::vector<Candidate> items_;
-  size_t n_items_ = 0;
-  size_t n_sorted_ = 0;
-  float max_logit_ = 0;
-  int32_t best_id_ = 0;
-};
-
-// One per sequence; not for several threads at once. Memory is allocated when it is made, none per token.
+// One per sequence; not for several threads at once. Memory is allocated when it is made and by the first token;
+// afterwards only windows of more than 4096 tokens still grow.
 class Sampler {
  public:
-  // kBadInput names a parameter that is not a number. n_vocab >= 1.
+  // kBadInput names a parameter that can't be. n_vocab >= 1.
   static Result<Sampler> create(const SamplerParams& params, int32_t n_vocab);
 
-  // The next token for logits[n_vocab]. The same seed and logits give the same tokens. kInternal when no token can be
-  // picked because every logit is NaN or -infinity.
+  // The next token for logits[n_vocab]. The same seed, logits, accepted tokens and order of stages give the same
+  // tokens. Ties are settled for the lower id. Of a NaN logit the token is never picked. kInternal when no token can be
+  // picked because every logit is NaN or -infinity, bias included.
   Result<int32_t> sample(std::span<const float> logits);
+
+  // A token has become part of the text: every token of the prompt, then every one of the answer, sampled here or not.
+  // Windows, mirostat and adaptive-p go by accepted tokens only.
+  void accept(int32_t id);
+
+  // As it was made: for another answer with the same parameters.
+  void reset();
 
  private:
   Sampler(const SamplerParams& params, int32_t n_vocab);
-  int32_t draw();
+  void add_bias();
 
-  SamplerParams params_;
-  Random random_;
+  std::vector<LogitBias> bias_;
+  std::vector<int32_t> suppress_;  // of the vocabulary
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::unique_ptr<Picker> picker_;
+  Uniform uniform_;
   Candidates candidates_;
+  bool takes_best_;  // nothing in the chain can change which candidate is the best, and that is wanted
 };
 
 }  // namespace strata::text

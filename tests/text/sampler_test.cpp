@@ -1,26 +1,29 @@
-// The sampler against probabilities computed from the formulas, and its promises: determinism, ties, NaN, memory.
+// The whole sampler: distributions against exact probabilities; order, determinism, ties, NaN, memory.
 #include "text/sampler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/random.h"
 #include "text/counting_new.h"
-#include "text/sampler_stages.h"
+#include "text/sampler_reference.h"
 
 namespace strata::text {
 namespace {
+
+using test::random_logits;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Sampler make(const SamplerParams& params, size_t n_vocab) {
   auto sampler = Sampler::create(params, static_cast<int32_t>(n_vocab));
-  EXPECT_TRUE(sampler.ok());
+  EXPECT_TRUE(sampler.ok()) << sampler.error().message;
   return std::move(sampler).value();
 }
 
@@ -30,147 +33,200 @@ int32_t sample(Sampler& sampler, const std::vector<float>& logits) {
   return id.ok() ? *id : -1;
 }
 
-std::vector<float> random_logits(size_t n, uint64_t seed, double scale = 2) {
-  Random random(seed);
-  std::vector<float> logits(n);
-  for (float& logit : logits) logit = static_cast<float>(scale * random.normal());
-  return logits;
+std::vector<int32_t> draw_many(Sampler& sampler, const std::vector<float>& logits, int n) {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < n; ++i) ids.push_back(sample(sampler, logits));
+  return ids;
 }
 
-// Probabilities by id, from the definitions: sort everything, cut, temper, normalise.
-std::map<int32_t, double> exact_probabilities(const std::vector<float>& logits, const SamplerParams& params) {
-  std::vector<std::pair<double, int32_t>> sorted;
-  for (const float logit : logits) {
-    sorted.emplace_back(-static_cast<double>(logit), static_cast<int32_t>(sorted.size()));
-  }
-  std::sort(sorted.begin(), sorted.end());
-  if (params.top_k > 0) sorted.resize(std::min(sorted.size(), static_cast<size_t>(params.top_k)));
-  const double best = -sorted[0].first;
-  const auto probability = [&](size_t i) { return std::exp(-sorted[i].first - best); };
-  double total = 0, sum = 0;
-  for (size_t i = 0; i < sorted.size(); ++i) total += probability(i);
-  if (params.top_p < 1) {
-    size_t n = 0;
-    while (n < sorted.size() && sum < static_cast<double>(params.top_p) * total) sum += probability(n++);
-    sorted.resize(std::max<size_t>(n, 1));
-  }
-  if (params.min_p > 0) {
-    while (probability(sorted.size() - 1) < static_cast<double>(params.min_p)) sorted.pop_back();
-  }
-  std::map<int32_t, double> result;
-  double tempered_total = 0;
-  for (const auto& [negated, id] : sorted) {
-    result[id] = std::exp((-negated - best) / static_cast<double>(params.temp));
-    tempered_total += result[id];
-  }
-  for (auto& [id, p] : result) p /= tempered_total;
-  return result;
+std::vector<StageKind> order_of(std::string_view text) {
+  auto order = parse_stage_order(text);
+  EXPECT_TRUE(order.ok());
+  return *order;
 }
 
-// Chi-square over the candidates; 5 standard deviations above its mean would be an accident of about 1 in a million.
-void expect_distribution(const std::vector<float>& logits, const SamplerParams& params) {
-  const auto exact = exact_probabilities(logits, params);
+// Nothing but a draw.
+SamplerParams plain(uint32_t seed) {
+  SamplerParams params;
+  params.temp = 1, params.top_k = 0, params.top_p = 1, params.min_p = 0, params.seed = seed;
+  return params;
+}
+
+void expect_exact(const std::vector<float>& logits, const SamplerParams& params) {
+  SCOPED_TRACE(params.seed);
   Sampler sampler = make(params, logits.size());
   std::map<int32_t, int> counts;
-  constexpr int kDraws = 40'000;
-  for (int i = 0; i < kDraws; ++i) ++counts[sample(sampler, logits)];
-  double chi_square = 0, pooled_expected = 0, pooled_count = 0;
-  int n_cells = 0;
-  const auto add_cell = [&](double expected, double count) {
-    chi_square += (count - expected) * (count - expected) / expected;
-    ++n_cells;
-  };
-  for (const auto& [id, p] : exact) {
-    const double expected = p * kDraws, count = counts.contains(id) ? counts[id] : 0;
-    if (expected >= 5) {
-      add_cell(expected, count);
-    } else {
-      pooled_expected += expected;
-      pooled_count += count;
-    }
-  }
-  if (pooled_expected >= 5) add_cell(pooled_expected, pooled_count);
-  for (const auto& [id, count] : counts) EXPECT_TRUE(exact.contains(id)) << id << ": cut, but drawn " << count;
-  const double freedom = n_cells - 1;
-  EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom) + 1e-9);
+  for (const int32_t id : draw_many(sampler, logits, 20'000)) ++counts[id];
+  test::expect_distribution(test::reference_probabilities(logits, params), counts);
 }
 
 TEST(Sampler, DrawsFromTheExactDistribution) {
   const std::vector<float> logits = random_logits(50, 5);
-  expect_distribution(logits, {.temp = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 1});
-  expect_distribution(logits, {.temp = 0.7f, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 2});
-  expect_distribution(logits, {.temp = 1, .top_k = 7, .top_p = 1, .min_p = 0, .seed = 3});
-  expect_distribution(logits, {.temp = 1.5f, .top_k = 0, .top_p = 0.8f, .min_p = 0, .seed = 4});
-  expect_distribution(logits, {.temp = 2, .top_k = 0, .top_p = 1, .min_p = 0.1f, .seed = 5});
-  expect_distribution(logits, {.temp = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 6});
-  expect_distribution(logits, {.temp = 1.3f, .top_k = 20, .top_p = 0.9f, .min_p = 0.02f, .seed = 7});
+  uint32_t seed = 1;
+  const auto expect = [&](auto set) {
+    SamplerParams params = plain(seed++);
+    set(params);
+    expect_exact(logits, params);
+  };
+  expect([](auto&) {});
+  expect([](auto& p) { p.temp = 0.7f; });
+  expect([](auto& p) { p.top_k = 7; });
+  expect([](auto& p) { p.temp = 1.5f, p.top_p = 0.8f; });
+  expect([](auto& p) { p.temp = 2, p.min_p = 0.1f; });
+  expect([](auto& p) { p.typical_p = 0.6f; });
+  expect([](auto& p) { p.top_n_sigma = 1.2f; });
+  expect([](auto& p) { p.xtc_probability = 0.5f, p.xtc_threshold = 0.05f; });
+  expect([](auto& p) { p.xtc_probability = 1, p.xtc_threshold = 0.1f; });
+  expect([](auto& p) { p.xtc_probability = 0.3f, p.xtc_threshold = 0; });
+  expect([](auto& p) { p.dynatemp_range = 0.9f, p.dynatemp_exponent = 1.3f; });
+  expect([](auto& p) { p.top_p = 0.2f, p.min_keep = 10; });
+  expect([](auto& p) { p = SamplerParams(), p.seed = 12; });
+  expect([](auto& p) {
+    p.temp = 1.3f, p.top_k = 30, p.top_p = 0.9f, p.min_p = 0.02f, p.typical_p = 0.95f, p.top_n_sigma = 2.5f;
+    p.xtc_probability = 0.3f, p.xtc_threshold = 0.08f, p.dynatemp_range = 0.4f;
+  });
 }
 
-// Flat logits make top_p keep thousands, so sorting goes on in several steps.
-TEST(Sampler, TopPKeepsExactlyTheShortestPrefix) {
-  const std::vector<float> logits = random_logits(5000, 9, 0.5);
-  for (const float top_p : {0.0f, 0.01f, 0.3f, 0.5f, 0.9f, 0.999f}) {
-    Candidates candidates(5000);
-    candidates.reset(logits);
-    const SamplerParams params = {.temp = 1, .top_k = 0, .top_p = top_p, .min_p = 0};
-    for (const SamplerStage& stage : sampler_chain()) {
-      if (stage.name == "top_p") stage.apply(params, candidates);
-    }
-    std::vector<int32_t> kept, wanted;
-    for (const Candidate& candidate : candidates.items()) kept.push_back(candidate.id);
-    for (const auto& [id, p] : exact_probabilities(logits, params)) wanted.push_back(id);
-    std::sort(kept.begin(), kept.end());
-    EXPECT_EQ(kept, wanted) << top_p;
+// Temperature in front makes top_p keep more than behind, and a stage that is left out does nothing.
+TEST(Sampler, OrderOfStagesIsTheOneAskedFor) {
+  const std::vector<float> logits = random_logits(40, 8);
+  for (const char* order : {"tp", "pt", "t;", "p", "", "kypmxt", "txmpyk"}) {
+    SCOPED_TRACE(order);
+    SamplerParams params = plain(77);
+    params.temp = 3, params.top_p = 0.7f, params.top_k = 25, params.typical_p = 0.9f;
+    params.xtc_probability = 0.5f, params.xtc_threshold = 0.05f;
+    params.order = order_of(std::string_view(order) == "t;" ? "temperature" : order);
+    expect_exact(logits, params);
   }
-}
-
-TEST(Sampler, ChainHasTheStandardOrder) {
-  std::vector<std::string_view> names;
-  for (const SamplerStage& stage : sampler_chain()) names.push_back(stage.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"top_k", "top_p", "min_p", "temperature"}));
+  SamplerParams hot = plain(1), cold = plain(1);
+  hot.temp = cold.temp = 3, hot.top_p = cold.top_p = 0.7f;
+  hot.order = order_of("tp"), cold.order = order_of("pt");
+  EXPECT_GT(test::reference_probabilities(logits, hot).size(), test::reference_probabilities(logits, cold).size());
 }
 
 TEST(Sampler, DefaultsAreTheUsualOnes) {
-  const SamplerParams params;
-  EXPECT_FLOAT_EQ(params.temp, 0.8f);
-  EXPECT_EQ(params.top_k, 40);
-  EXPECT_FLOAT_EQ(params.top_p, 0.95f);
-  EXPECT_FLOAT_EQ(params.min_p, 0.05f);
+  const SamplerParams p;
+  EXPECT_EQ(std::tuple(p.temp, p.top_k, p.top_p, p.min_p), std::tuple(0.8f, 40, 0.95f, 0.05f));
+  EXPECT_EQ(std::tuple(p.typical_p, p.top_n_sigma, p.xtc_probability, p.xtc_threshold, p.min_keep),
+            std::tuple(1.0f, -1.0f, 0.0f, 0.1f, 0));
+  EXPECT_EQ(std::tuple(p.dynatemp_range, p.dynatemp_exponent), std::tuple(0.0f, 1.0f));
+  EXPECT_EQ(std::tuple(p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty),
+            std::tuple(64, 1.0f, 0.0f, 0.0f));
+  EXPECT_EQ(std::tuple(p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n),
+            std::tuple(0.0f, 1.75f, 2, 64));
+  EXPECT_EQ(std::tuple(p.mirostat, p.mirostat_tau, p.mirostat_eta), std::tuple(0, 5.0f, 0.1f));
+  EXPECT_EQ(std::tuple(p.adaptive_target, p.adaptive_decay), std::tuple(-1.0f, 0.9f));
+  EXPECT_EQ(p.order, order_of("edskypmxt"));
 }
 
-TEST(Sampler, TemperatureZeroTakesTheBestAndTheLowestIdAmongEquals) {
-  Sampler sampler = make({.temp = 0}, 5);
-  EXPECT_EQ(sample(sampler, {1, 3, 2, 3, 0}), 1);
-  EXPECT_EQ(sample(sampler, {0, 0, 0, 0, 0}), 0);
-  EXPECT_EQ(sample(sampler, {-kInfinity, kNan, -5, kNan, -5}), 2);
-  EXPECT_EQ(sample(sampler, {1, kInfinity, 2, kInfinity, 0}), 1);
-  Sampler negative = make({.temp = -1}, 2);
-  EXPECT_EQ(sample(negative, {1, 2}), 1);
-}
-
-TEST(Sampler, TiesAreCutByLowestId) {
-  Sampler sampler = make({.temp = 1, .top_k = 2, .top_p = 1, .min_p = 0}, 6);
-  for (int i = 0; i < 200; ++i) {
-    const int32_t id = sample(sampler, {0, 1, 1, 1, 1, 1});
-    EXPECT_TRUE(id == 1 || id == 2) << id;
+// N05: no limit of its own.
+TEST(Sampler, TopKReachesAnyNumberOfTokens) {
+  const std::vector<float> flat(2000, 1);
+  for (const int32_t top_k : {0, 64, 65, 1000}) {
+    SamplerParams params = plain(4);
+    params.top_k = top_k;
+    Sampler sampler = make(params, flat.size());
+    int32_t highest = 0;
+    for (const int32_t id : draw_many(sampler, flat, 30'000)) highest = std::max(highest, id);
+    // Equal logits: the k lowest ids stay, and 30,000 draws miss the last one in e^-15 of all cases.
+    EXPECT_EQ(highest, top_k == 0 ? 1999 : top_k - 1);
   }
 }
 
-TEST(Sampler, SameSeedSameTokens) {
+TEST(Sampler, TemperatureZeroTakesTheBestAndTheLowestIdAmongEquals) {
+  for (const float temp : {0.0f, -1.0f}) {
+    SamplerParams params;
+    params.temp = temp;
+    params.dynatemp_range = 0.5f;  // says nothing then
+    Sampler sampler = make(params, 5);
+    EXPECT_EQ(sample(sampler, {1, 3, 2, 3, 0}), 1);
+    EXPECT_EQ(sample(sampler, {0, 0, 0, 0, 0}), 0);
+    EXPECT_EQ(sample(sampler, {-kInfinity, kNan, -5, kNan, -5}), 2);
+    EXPECT_EQ(sample(sampler, {1, kInfinity, 2, kInfinity, 0}), 1);
+  }
+}
+
+// The best after the stages, when they change which one that is.
+TEST(Sampler, TemperatureZeroComesAfterTheOtherStages) {
+  SamplerParams penalised = plain(1);
+  penalised.temp = 0, penalised.repeat_penalty = 10;
+  Sampler sampler = make(penalised, 3);
+  EXPECT_EQ(sample(sampler, {1, 3, 2}), 1);
+  sampler.accept(1);
+  EXPECT_EQ(sample(sampler, {1, 3, 2}), 2);
+  SamplerParams excluding = plain(1);
+  excluding.temp = 0, excluding.xtc_probability = 1;
+  Sampler other = make(excluding, 3);
+  EXPECT_EQ(sample(other, {1, 3, 2.9f}), 2);
+}
+
+TEST(Sampler, BiasAndSuppressedTokens) {
+  SamplerParams params = plain(1);
+  params.temp = 0;
+  params.logit_bias = {{1, -kInfinity}, {2, 1.5f}, {2, 1.5f}, {4, -kInfinity}};
+  params.suppress = {3, -1, 1'000'000};
+  Sampler sampler = make(params, 5);
+  EXPECT_EQ(sample(sampler, {1, 100, -1, 50, kInfinity}), 2);  // 2 in all
+  EXPECT_EQ(sample(sampler, {3, 100, -1, 50, 100}), 0);
+  const auto nothing = sampler.sample(std::vector<float>{-kInfinity, 1, -kInfinity, 1, 1});
+  ASSERT_FALSE(nothing.ok());
+  EXPECT_EQ(nothing.error().code, ErrorCode::kInternal);
+}
+
+TEST(Sampler, SameSeedSameTokensAlsoAfterReset) {
   const std::vector<float> logits = random_logits(1000, 21, 0.5);
-  const auto draw = [&](uint64_t seed) {
-    Sampler sampler = make({.temp = 1, .top_k = 0, .top_p = 1, .min_p = 0, .seed = seed}, 1000);
+  const auto answer = [&](Sampler& sampler) {
     std::vector<int32_t> ids;
-    for (int i = 0; i < 100; ++i) ids.push_back(sample(sampler, logits));
+    for (int i = 0; i < 100; ++i) {
+      ids.push_back(sample(sampler, logits));
+      sampler.accept(ids.back());
+    }
     return ids;
   };
-  EXPECT_EQ(draw(1), draw(1));
-  EXPECT_NE(draw(1), draw(2));
+  for (int kind = 0; kind < 4; ++kind) {
+    SamplerParams params = plain(1);
+    params.repeat_penalty = 1.5f, params.dry_multiplier = 1;
+    params.xtc_probability = 0.5f, params.xtc_threshold = 0.001f;
+    params.mirostat = kind < 3 ? kind : 0;
+    params.adaptive_target = kind == 3 ? 0.01f : -1;
+    Sampler sampler = make(params, 1000);
+    const std::vector<int32_t> first = answer(sampler);
+    EXPECT_NE(first, answer(sampler)) << "state is carried on until reset";
+    sampler.reset();
+    EXPECT_EQ(first, answer(sampler)) << kind;
+    Sampler twin = make(params, 1000);
+    EXPECT_EQ(first, answer(twin));
+    params.seed = 2;
+    Sampler other = make(params, 1000);
+    EXPECT_NE(first, answer(other));
+  }
+}
+
+// What a seed means: MT19937, one double of two words a token, the first running sum that reaches its share, by id.
+TEST(Sampler, SeedsMeanWhatTheyMeanElsewhere) {
+  const std::vector<float> logits = random_logits(300, 2);
+  for (const uint32_t seed : {0u, 42u, 0xFFFFFFFFu}) {
+    std::mt19937 engine(seed);
+    Sampler sampler = make(plain(seed), logits.size());
+    const std::vector<double> p = test::softmax(test::entries_of(logits));
+    for (int i = 0; i < 200; ++i) {
+      const double low = engine(), high = engine();
+      const double u = (high * 4294967296.0 + low) / 18446744073709551616.0;
+      double sum = 0;
+      int32_t wanted = 0;
+      while ((sum += p[static_cast<size_t>(wanted)]) < u) ++wanted;
+      EXPECT_EQ(sample(sampler, logits), wanted);
+    }
+  }
+  Uniform uniform(5489);  // the algorithm's own default seed: its first words are 3499211612 and 581869302
+  EXPECT_EQ(uniform.next(), (581869302.0 * 4294967296.0 + 3499211612.0) / 18446744073709551616.0);
 }
 
 TEST(Sampler, NanIsNeverDrawnAndNothingLeftIsAnError) {
   for (const float temp : {0.0f, 1.0f}) {
-    Sampler sampler = make({.temp = temp, .top_k = 0, .top_p = 1, .min_p = 0}, 3);
+    SamplerParams params = plain(0);
+    params.temp = temp;
+    Sampler sampler = make(params, 3);
     for (int i = 0; i < 100; ++i) EXPECT_EQ(sample(sampler, {kNan, -3, -kInfinity}), 1);
     for (const std::vector<float>& logits : {std::vector<float>{kNan, kNan, kNan}, {-kInfinity, kNan, -kInfinity}}) {
       const auto id = sampler.sample(logits);
@@ -186,39 +242,121 @@ TEST(Sampler, NanIsNeverDrawnAndNothingLeftIsAnError) {
 TEST(Sampler, ExtremeLogitsAndParameters) {
   for (const float temp : {1e-30f, 1e-3f, 1.0f}) {
     for (const int32_t top_k : {0, 2, 100}) {
-      Sampler sampler = make({.temp = temp, .top_k = top_k, .top_p = 0.9f, .min_p = 0.01f}, 4);
-      for (int i = 0; i < 50; ++i) {
-        EXPECT_EQ(sample(sampler, {3e38f, -3e38f, 1, 1e38f}), 0);
-        EXPECT_EQ(sample(sampler, {100, kInfinity, 1, 2}), 1);
-        EXPECT_EQ(sample(sampler, {1, 50, 1, 2}), 1);
+      for (const int32_t mirostat : {0, 1, 2}) {
+        SamplerParams params = plain(0);
+        params.temp = temp, params.top_k = top_k, params.top_p = 0.9f, params.min_p = 0.01f, params.typical_p = 0.9f;
+        params.mirostat = mirostat;
+        Sampler sampler = make(params, 4);
+        for (int i = 0; i < 50; ++i) {
+          EXPECT_EQ(sample(sampler, {3e38f, -3e38f, 1, 1e38f}), 0);
+          EXPECT_EQ(sample(sampler, {100, kInfinity, 1, 2}), 1);
+          EXPECT_EQ(sample(sampler, {1, 50, 1, 2}), 1);
+          sampler.accept(1);
+        }
       }
     }
   }
-  Sampler strict = make({.temp = 1, .top_k = -1, .top_p = 1, .min_p = 5}, 3);
-  EXPECT_EQ(sample(strict, {1, 3, 2}), 1);
-  Sampler one = make({.temp = 1}, 1);
-  EXPECT_EQ(sample(one, {-7}), 0);
-}
-
-TEST(Sampler, ParametersMustBeNumbers) {
-  for (const SamplerParams& params : {SamplerParams{.temp = kNan}, SamplerParams{.top_p = kNan},
-                                      SamplerParams{.min_p = kInfinity}}) {
-    const auto sampler = Sampler::create(params, 10);
-    ASSERT_FALSE(sampler.ok());
-    EXPECT_EQ(sampler.error().code, ErrorCode::kBadInput);
+  SamplerParams strict = plain(0);
+  strict.top_k = -1, strict.min_p = 5;
+  Sampler sampler = make(strict, 3);
+  EXPECT_EQ(sample(sampler, {1, 3, 2}), 1);
+  for (const int32_t mirostat : {0, 1, 2}) {
+    SamplerParams params;
+    params.mirostat = mirostat;
+    Sampler one = make(params, 1);
+    EXPECT_EQ(sample(one, {-7}), 0);
+    one.accept(0);
+    EXPECT_EQ(sample(one, {-7}), 0);
   }
 }
 
+// Random parameters and logits, infinities among them: always a token that was possible.
+TEST(Sampler, AnyParametersGiveAPossibleToken) {
+  Random random(99);
+  const auto number = [&](double low, double high) {
+    return static_cast<float>(low + (high - low) * random.uniform());
+  };
+  for (int round = 0; round < 400; ++round) {
+    SamplerParams p;
+    p.seed = static_cast<uint32_t>(round);
+    p.temp = number(-0.2, 2), p.dynatemp_range = number(-1, 2), p.dynatemp_exponent = number(-2, 4);
+    p.top_k = static_cast<int32_t>(random.below(60)) - 5, p.top_p = number(-0.1, 1.2), p.min_p = number(-0.5, 1.2);
+    p.typical_p = number(-0.1, 1.2), p.top_n_sigma = number(-1, 3), p.min_keep = static_cast<int32_t>(random.below(9));
+    p.xtc_probability = number(-0.5, 1), p.xtc_threshold = number(-0.1, 0.7);
+    p.repeat_penalty = number(0.1, 2), p.frequency_penalty = number(-2, 2), p.presence_penalty = number(-2, 2);
+    p.dry_multiplier = number(-1, 2), p.dry_allowed_length = static_cast<int32_t>(random.below(4));
+    p.mirostat = static_cast<int32_t>(random.below(6)) % 3, p.mirostat_tau = number(-1, 8);
+    p.adaptive_target = number(-1, 1);
+    for (size_t i = p.order.size(); i > 1; --i) std::swap(p.order[i - 1], p.order[random.below(i)]);
+    p.order.resize(random.below(p.order.size() + 1));
+    const size_t n_vocab = 1 + random.below(50);
+    Sampler sampler = make(p, n_vocab);
+    for (int step = 0; step < 30; ++step) {
+      std::vector<float> logits = random_logits(n_vocab, random.next());
+      logits[random.below(n_vocab)] = kNan;
+      logits[random.below(n_vocab)] = step % 7 == 0 ? kInfinity : -kInfinity;
+      logits[random.below(n_vocab)] = 1;
+      const int32_t id = sample(sampler, logits);
+      ASSERT_GE(id, 0);
+      ASSERT_LT(id, static_cast<int32_t>(n_vocab));
+      ASSERT_GT(logits[static_cast<size_t>(id)], -kInfinity);  // false for NaN
+      sampler.accept(id);
+    }
+  }
+}
+
+TEST(Sampler, ImpossibleParametersAreRefused) {
+  const auto refused = [](auto set) {
+    SamplerParams params;
+    set(params);
+    const auto sampler = Sampler::create(params, 10);
+    if (sampler.ok()) return std::string("accepted");
+    EXPECT_EQ(sampler.error().code, ErrorCode::kBadInput);
+    return sampler.error().message;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refused([](auto& p) { p.temp = kNan; }), HasSubstr("temp is nan"));
+  EXPECT_THAT(refused([](auto& p) { p.top_p = kNan; }), HasSubstr("top_p"));
+  EXPECT_THAT(refused([](auto& p) { p.min_p = kInfinity; }), HasSubstr("min_p"));
+  EXPECT_THAT(refused([](auto& p) { p.mirostat_tau = kInfinity; }), HasSubstr("mirostat_tau"));
+  EXPECT_THAT(refused([](auto& p) { p.repeat_penalty = 0; }), HasSubstr("repeat_penalty is 0; it must be above 0"));
+  EXPECT_THAT(refused([](auto& p) { p.repeat_last_n = -2; }), HasSubstr("repeat_last_n"));
+  EXPECT_THAT(refused([](auto& p) { p.dry_penalty_last_n = -2; }), HasSubstr("dry_penalty_last_n"));
+  EXPECT_THAT(refused([](auto& p) { p.dry_allowed_length = -1; }), HasSubstr("dry_allowed_length"));
+  EXPECT_THAT(refused([](auto& p) { p.min_keep = -1; }), HasSubstr("min_keep"));
+  EXPECT_THAT(refused([](auto& p) { p.mirostat = 3; }), HasSubstr("mirostat is 3"));
+  EXPECT_THAT(refused([](auto& p) { p.adaptive_target = 1.5f; }), HasSubstr("adaptive_target"));
+  EXPECT_THAT(refused([](auto& p) { p.adaptive_decay = 1; }), HasSubstr("adaptive_decay"));
+  EXPECT_THAT(refused([](auto& p) { p.logit_bias = {{10, 1}}; }), HasSubstr("token 10"));
+  EXPECT_THAT(refused([](auto& p) { p.logit_bias = {{-1, 1}}; }), HasSubstr("token -1"));
+  EXPECT_THAT(refused([](auto& p) { p.logit_bias = {{1, kInfinity}}; }), HasSubstr("inf"));
+  EXPECT_THAT(refused([](auto& p) { p.logit_bias = {{1, kNan}}; }), HasSubstr("nan"));
+  EXPECT_THAT(refused([](auto& p) { p.order = {StageKind::kXtc, StageKind::kXtc}; }), HasSubstr("twice"));
+}
+
+// Windows that a request asks for cost nothing until tokens fill them.
 TEST(Sampler, NoAllocationPerToken) {
   const std::vector<float> logits = random_logits(20'000, 33);
-  for (const SamplerParams& params : {SamplerParams{}, SamplerParams{.top_k = 0}, SamplerParams{.temp = 0},
-                                      SamplerParams{.top_k = 0, .top_p = 1, .min_p = 0}}) {
+  std::vector<SamplerParams> cases(7);
+  cases[1].top_k = 0;
+  cases[2].temp = 0;
+  cases[3] = plain(0);
+  cases[4].repeat_penalty = 1.1f, cases[4].repeat_last_n = INT32_MAX, cases[4].dry_multiplier = 1;
+  cases[4].dry_penalty_last_n = INT32_MAX, cases[4].logit_bias = {{1, 2}}, cases[4].typical_p = 0.9f;
+  cases[4].top_k = 0, cases[4].xtc_probability = 1, cases[4].dynatemp_range = 0.5f, cases[4].top_n_sigma = 2;
+  cases[5].mirostat = 1;
+  cases[6].adaptive_target = 0.3f;
+  for (const SamplerParams& params : cases) {
     const int64_t before_making = test::n_allocations();
     Sampler sampler = make(params, logits.size());
     EXPECT_GT(test::n_allocations(), before_making);  // the counter counts
-    sample(sampler, logits);
+    for (int i = 0; i < 50; ++i) sampler.accept(sample(sampler, logits));
+    sampler.reset();
     const int64_t before = test::n_allocations();
-    for (int i = 0; i < 20; ++i) (void)sampler.sample(logits);
+    for (int i = 0; i < 50; ++i) {
+      const auto id = sampler.sample(logits);
+      sampler.accept(*id);
+    }
     EXPECT_EQ(test::n_allocations(), before);
   }
 }
