@@ -57,6 +57,57 @@
     "Sample from the most probable tokens that together reach this probability; 1 for all")                           \
   X(kMinP, "min-p", SettingType::kFloat, "0.05", 0, 1, "", "", kScopeRun,                                             \
     "Leave out tokens less probable than this share of the most probable one; 0 for none")                            \
+  X(kTypical, "typical", SettingType::kFloat, "1", 0, 1, "", "", kScopeRun,                                           \
+    "Sample from the tokens of the most typical surprise that together reach this probability; 1 for all")            \
+  X(kTopNSigma, "top-nsigma", SettingType::kFloat, "-1", -1, 100, "", "", kScopeRun,                                  \
+    "Leave out tokens whose logit is this many standard deviations below the best; 0 or less for none")               \
+  X(kXtcProbability, "xtc-probability", SettingType::kFloat, "0", 0, 1, "", "", kScopeRun,                            \
+    "How often the most probable tokens are left out; 0 for never")                                                   \
+  X(kXtcThreshold, "xtc-threshold", SettingType::kFloat, "0.1", 0, 1, "", "", kScopeRun,                              \
+    "Probability from which tokens may be left out so, all but the least probable of them; above 0.5 for never")      \
+  X(kMinKeep, "min-keep", SettingType::kInt, "0", 0, 16777216, "tokens", "", kScopeRun,                               \
+    "Tokens that top-p, min-p, typical and xtc leave at least")                                                       \
+  X(kDynatempRange, "dynatemp-range", SettingType::kFloat, "0", 0, 100, "", "", kScopeRun,                            \
+    "Let the temperature follow the entropy, within temp - range and temp + range; 0 for a fixed one")                \
+  X(kDynatempExp, "dynatemp-exp", SettingType::kFloat, "1", 0, 100, "", "", kScopeRun,                                \
+    "Exponent of the entropy that the temperature follows")                                                           \
+  X(kRepeatLastN, "repeat-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeRun,                    \
+    "Last tokens that the repeat, presence and frequency penalties look at; 0 for none, -1 for all")                  \
+  X(kRepeatPenalty, "repeat-penalty", SettingType::kFloat, "1", 0.01, 100, "", "", kScopeRun,                         \
+    "Divisor of the logits of repeated tokens; 1 for none")                                                           \
+  X(kPresencePenalty, "presence-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeRun,                     \
+    "Subtracted once from the logits of repeated tokens")                                                             \
+  X(kFrequencyPenalty, "frequency-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeRun,                   \
+    "Subtracted from the logits of repeated tokens for every occurrence")                                             \
+  X(kDryMultiplier, "dry-multiplier", SettingType::kFloat, "0", 0, 100, "", "", kScopeRun,                            \
+    "Penalty of tokens that would prolong a repeated sequence (DRY); 0 for none")                                     \
+  X(kDryBase, "dry-base", SettingType::kFloat, "1.75", 0, 100, "", "", kScopeRun,                                     \
+    "Factor of this penalty for every token of the sequence over the allowed length; below 1 for none")               \
+  X(kDryAllowedLength, "dry-allowed-length", SettingType::kInt, "2", 0, 16777216, "tokens", "", kScopeRun,            \
+    "Repeated sequences of this length begin to be penalised so")                                                     \
+  X(kDryPenaltyLastN, "dry-penalty-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeRun,           \
+    "Last tokens searched for repeated sequences; 0 for none, -1 for all")                                            \
+  X(kDrySequenceBreaker, "dry-sequence-breaker", SettingType::kText, "\\n,:,\",*", 0, 0, "", "", kScopeRun,           \
+    "Texts that end a repeated sequence, separated by commas, with \\n \\t \\r \\\\ \\, as in C; none for none")      \
+  X(kMirostat, "mirostat", SettingType::kInt, "0", 0, 2, "", "", kScopeRun,                                           \
+    "Version of Mirostat, which takes the place of all stages but the temperature; 0 for none")                       \
+  X(kMirostatLr, "mirostat-lr", SettingType::kFloat, "0.1", 0, 100, "", "", kScopeRun,                                \
+    "Learning rate of Mirostat (eta)")                                                                                \
+  X(kMirostatEnt, "mirostat-ent", SettingType::kFloat, "5", 0, 100, "bits", "", kScopeRun,                            \
+    "Surprise of tokens that Mirostat aims at (tau)")                                                                 \
+  X(kAdaptiveTarget, "adaptive-target", SettingType::kFloat, "-1", -1, 1, "", "", kScopeRun,                          \
+    "Probability of tokens that adaptive-p aims at; below 0 for no adaptive-p")                                       \
+  X(kAdaptiveDecay, "adaptive-decay", SettingType::kFloat, "0.9", 0, 0.99, "", "", kScopeRun,                         \
+    "How much adaptive-p remembers of older tokens")                                                                  \
+  X(kSamplers, "samplers", SettingType::kText, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",   \
+    0, 0, "", "", kScopeRun,                                                                                          \
+    "Sampling stages in their order, as names separated by ; or as letters of edskypmxt")                             \
+  X(kLogitBias, "logit-bias", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                        \
+    "Numbers to add to the logits of token ids, as 15043+1.5,29871-inf")                                              \
+  X(kIgnoreEos, "ignore-eos", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun,                                   \
+    "Never sample a token that ends the text")                                                                        \
+  X(kRepeatStopTokens, "repeat-stop-tokens", SettingType::kInt, "256", 0, 16777216, "tokens", "", kScopeRun,          \
+    "End after the same token this often in a row; 0 for never")                                                      \
   X(kSeed, "seed", SettingType::kInt, "auto", 0, 4294967295.0, "", "", kScopeRun,                                     \
     "Seed of the sampler; auto takes another one each time")                                                          \
   X(kLogLevel, "log-level", SettingType::kChoice, "warning", 0, 0, "", "debug|info|warning|error", kScopeGlobal,      \

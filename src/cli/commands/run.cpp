@@ -8,10 +8,12 @@
 #include "cli/commands/commands.h"
 #include "cli/interrupt.h"
 #include "cli/model_choice.h"
+#include "cli/sampling.h"
 #include "cli/speed.h"
 #include "cli/streams.h"
 #include "engine/generate.h"
 #include "text/detokenizer.h"
+#include "text/repeat_guard.h"
 
 namespace strata::cli {
 namespace {
@@ -54,16 +56,6 @@ uint32_t seed_of(const Settings& settings) {
   return static_cast<uint32_t>(Random(time ^ (static_cast<uint64_t>(::getpid()) << 40)).next() >> 32);
 }
 
-text::SamplerParams sampler_params(const Settings& settings, uint32_t seed) {
-  text::SamplerParams params;
-  params.temp = static_cast<float>(settings.number(Key::kTemp));
-  params.top_k = static_cast<int32_t>(settings.integer(Key::kTopK));
-  params.top_p = static_cast<float>(settings.number(Key::kTopP));
-  params.min_p = static_cast<float>(settings.number(Key::kMinP));
-  params.seed = seed;
-  return params;
-}
-
 Result<std::vector<int32_t>> encode_prompt(const text::Tokenizer& tokenizer, const std::string& prompt) {
   ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                    tokenizer.encode(prompt, {.parse_special = true, .add_bos = tokenizer.add_bos()}));
@@ -85,18 +77,35 @@ Status report_stop(const engine::GenerateResult& result, int64_t context) {
   return {};
 }
 
+struct AnswerLimits {
+  int64_t max_tokens;
+  int64_t repeat_stop_tokens;  // the same token this often in a row ends the answer; 0 never
+};
+
 // The answer to stdout, token by token. On a terminal the prompt comes before it and a line end after it.
 Result<engine::GenerateResult> answer(engine::Engine& engine, const text::Tokenizer& tokenizer, text::Sampler& sampler,
-                                      const std::string& prompt, std::span<const int32_t> ids, int64_t max_tokens) {
+                                      const std::string& prompt, std::span<const int32_t> ids, AnswerLimits limits) {
   const bool terminal = stdout_is_terminal();
   ASSIGN_OR_RETURN(model::SequenceState sequence, engine.make_sequence());
   if (terminal) RETURN_IF_ERROR(write_stdout(prompt));
   text::StreamDecoder decoder(text::InvalidBytes::kReplace);
   const InterruptRequest interrupt;
-  const engine::GenerateOptions options{.max_tokens = max_tokens, .cancel = &interrupt.requested()};
+  engine::GenerateOptions options{.max_tokens = limits.max_tokens, .cancel = &interrupt.requested()};
+  for (const int32_t id : ids) sampler.accept(id);
+  text::RepeatGuard guard(limits.repeat_stop_tokens);
+  int64_t n_tokens = 0;
+  const auto publish = [&](int32_t id) -> Status {
+    sampler.accept(id);
+    ++n_tokens;
+    if (guard.push(id)) {
+      options.max_tokens = n_tokens;  // looked at after every token
+      write_stderr(format("strata: the model repeats one token; the answer ends after {} in a row "
+                          "(--repeat-stop-tokens)\n", limits.repeat_stop_tokens));
+    }
+    return write_stdout(decoder.push(tokenizer.piece(id, false)));
+  };
   Result<engine::GenerateResult> result =
-      engine::generate(engine, sequence, tokenizer, sampler, ids, options,
-                       [&](int32_t id) { return write_stdout(decoder.push(tokenizer.piece(id, false))); });
+      engine::generate(engine, sequence, tokenizer, sampler, ids, options, publish);
   // The characters so far belong to the user even when the rest failed.
   const Status flushed = write_stdout(decoder.flush() + (terminal ? "\n" : ""));
   if (result.ok() && !flushed.ok()) return flushed.error();
@@ -111,14 +120,16 @@ Status run(const Settings& settings) {
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const std::string prompt, read_prompt(settings));
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, encode_prompt(*tokenizer, prompt));
+  const uint32_t seed = seed_of(settings);
+  ASSIGN_OR_RETURN(const text::SamplerParams sampling, sampler_params(settings, *model, *tokenizer, seed));
 
   Stats stats;
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(*model, config, stats));
-  const uint32_t seed = seed_of(settings);
-  ASSIGN_OR_RETURN(text::Sampler sampler,
-                   text::Sampler::create(sampler_params(settings, seed), static_cast<int32_t>(engine->n_vocab())));
-  const int64_t max_tokens = settings.is_auto(Key::kPredict) ? kAutoPredict : settings.integer(Key::kPredict);
-  ASSIGN_OR_RETURN(const engine::GenerateResult result, answer(*engine, *tokenizer, sampler, prompt, ids, max_tokens));
+  ASSIGN_OR_RETURN(text::Sampler sampler, text::Sampler::create(sampling, static_cast<int32_t>(engine->n_vocab())));
+  const AnswerLimits limits{
+      .max_tokens = settings.is_auto(Key::kPredict) ? kAutoPredict : settings.integer(Key::kPredict),
+      .repeat_stop_tokens = settings.integer(Key::kRepeatStopTokens)};
+  ASSIGN_OR_RETURN(const engine::GenerateResult result, answer(*engine, *tokenizer, sampler, prompt, ids, limits));
   if (settings.on(Key::kStats)) {
     write_stderr(stats.to_text() + speed_text("prompt", static_cast<int64_t>(ids.size()), result.prefill_ns) +
                  speed_text("generated", result.n_tokens, result.generate_ns) + format("seed {}\n", seed));
