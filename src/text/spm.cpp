@@ -98,18 +98,18 @@ class SpmPieces::Run {
 
   // What is no token to be made was an unused one, which falls apart, or is a character. Unused ones may be made of
   // unused ones to any depth, so the parts wait on a stack of our own.
-  Status append(Slice whole, std::vector<int32_t>& ids) const {
-    std::vector<Slice> waiting = {whole};
-    while (!waiting.empty()) {
-      const Slice slice = waiting.back();
-      waiting.pop_back();
+  Status append(Slice whole, std::vector<int32_t>& ids) {
+    waiting_.push_back(whole);
+    while (!waiting_.empty()) {
+      const Slice slice = waiting_.back();
+      waiting_.pop_back();
       const int32_t id = pieces_.mergeable(view(slice));
       if (id != kNoToken && is_plain(pieces_.vocabulary_->type(id))) {
         ids.push_back(id);
       } else if (const auto parts = parts_of_unused_.find(key(slice)); parts != parts_of_unused_.end()) {
         const uint32_t left = parts->second;
-        waiting.push_back({slice.begin + left, slice.size - left});
-        waiting.push_back({slice.begin, left});
+        waiting_.push_back({slice.begin + left, slice.size - left});
+        waiting_.push_back({slice.begin, left});
       } else {
         RETURN_IF_ERROR(pieces_.append_character(view(slice), ids));
       }
@@ -123,7 +123,9 @@ class SpmPieces::Run {
   std::string_view text_;
   std::vector<Symbol> symbols_;
   std::vector<Pair> heap_;
-  std::unordered_map<uint64_t, uint32_t> parts_of_unused_;  // slice that was merged to an unused token: bytes of its left part
+  std::vector<Slice> waiting_;  // of append
+  // By slice that was merged to an unused token: bytes of its left part.
+  std::unordered_map<uint64_t, uint32_t> parts_of_unused_;
 };
 
 Result<SpmPieces> SpmPieces::load(const gguf::Model& model, std::shared_ptr<const Vocabulary> vocabulary,

@@ -4,9 +4,9 @@
 // Text is raw bytes, supposed to be UTF-8; what is not becomes U+FFFD, one per invalid byte. It is not normalised:
 // composed and decomposed letters are different text, and decode() gives back what encode() was given.
 //
-// SentencePiece-style vocabularies write spaces as U+2581, so that character comes back as a space. Most of them want a
-// space before text that begins the whole or follows a special token (tokenizer.ggml.add_space_prefix): encode() puts it
-// there, and decode() takes one away in the same places.
+// SentencePiece-style vocabularies write spaces as U+2581, so that character comes back as a space. Most of them want
+// a space before text that begins the whole or follows a special token (tokenizer.ggml.add_space_prefix): encode() puts
+// it there, and decode() takes one away in the same places.
 #pragma once
 
 #include <cstdint>

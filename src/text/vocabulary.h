@@ -60,8 +60,8 @@ struct TokenRoles {
   std::vector<bool> always_shown;        // by id: a control token that is part of what people read
 };
 
-// What a kind of vocabulary means where a key is missing. An id counts only if the token has the type that goes with it:
-// control, or unknown for `unknown`.
+// What a kind of vocabulary means where a key is missing. An id counts only if the token has the type that goes with
+// it: control, or unknown for `unknown`.
 struct RoleDefaults {
   int32_t bos = kNoToken;
   int32_t eos = kNoToken;
@@ -69,8 +69,8 @@ struct RoleDefaults {
   bool add_bos = false;
 };
 
-// Finds the roles by the model's keys, else by the defaults and by well-known texts, and turns tokens with the text of an
-// end of generation into control tokens. kBadInput names file and key of an id outside the vocabulary.
+// Finds the roles by the model's keys, else by the defaults and by well-known texts, and turns tokens with the text of
+// an end of generation into control tokens. kBadInput names file and key of an id outside the vocabulary.
 Result<TokenRoles> load_roles(const gguf::Model& model, Vocabulary& vocabulary, const RoleDefaults& defaults);
 
 }  // namespace strata::text

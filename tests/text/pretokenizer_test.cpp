@@ -205,7 +205,8 @@ TEST(PretokenizersByHand, EqualTheirRegularExpressions) {
 
 // Every string of a few signs up to some length: the places where alternatives of the expressions meet.
 TEST(PretokenizersByHand, EqualTheirRegularExpressionsOnAllShortTexts) {
-  static const char* const signs[] = {"A", "a", "\u4E00", "\u0301", "1", ".", "/", "'", "s", " ", "\n", "\u00A0", "\x01"};
+  static const char* const signs[] = {"A", "a", "\u4E00", "\u0301", "1", ".", "/", "'", "s", " ", "\n", "\u00A0",
+                                      "\x01"};
   std::vector<std::string> texts = {""};
   for (size_t begin = 0, round = 0; round < 4; ++round) {
     const size_t end = texts.size();
@@ -253,7 +254,8 @@ TEST(Pretokenizer, LongRunsCostLinearWork) {
                            "falcon", "deepseek-llm", "deepseek-coder", "default"}) {
     const auto member = make(name);
     ASSERT_NE(member, nullptr) << name;
-    for (const char* unit : {"a", "A", " ", "7", "\n", "\t", ".", "'", "\u4F60", "\u0301", "\t\r", "\u4F60A", "\x01", "/\n"}) {
+    for (const char* unit : {"a", "A", " ", "7", "\n", "\t", ".", "'", "\u4F60", "\u0301", "\t\r", "\u4F60A", "\x01",
+                             "/\n"}) {
       for (const char* end : {"x", "\u4F60", "1"}) {
         test::expect_linear_work(name, unit, [&](const std::string& text) {
           std::vector<size_t> ends;

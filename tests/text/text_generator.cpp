@@ -20,13 +20,16 @@ constexpr uint32_t kScripts[] = {
 constexpr const char* kWords[] = {
     "the", " the", " of", " and", " Hello", " world", "don't", " we'll", " they've", " I'M", " HelloWorld",
     " camelCase", " snake_case", " naïve", " Straße", " été", " über", " señor", " ČESKÝ", " привет", " мир", " ΑΒΓ",
-    " γειά", "中文", "你好，世界。", "日本語", "カタカナ・テスト", "ひらがな", "한국어", " नमस्ते", " สวัสดี", " مرحبا", " שלום",
+    " γειά", "中文", "你好，世界。", "日本語", "カタカナ・テスト", "ひらがな", "한국어", " नमस्ते", " สวัสดี",
+    " مرحبا", " שלום",
     " Tiếng Việt", " ǅungla", "ﬁnal", " ºC", " x²", " ½", " Ⅷ", " 三", "１２３", " 42", " 3.14159", " 1,000,000",
     " 2024-01-31", " $9.99", " 50%", " e-mail@example.com", " https://example.org/a?b=c&d=1#x"};
 
 constexpr const char* kCode[] = {
-    "for (int i = 0; i < n; ++i) {\n", "\treturn x;\n}\n", "    def f(self, *args):\n", "        pass\n\n", "#include <a.h>\r\n",
-    "if a==b&&c!=d||!e{", "std::vector<std::pair<int,int>>", "<div class=\"x\">", "</div>\n", "/* ... */", "// x\n", "//\n/",
+    "for (int i = 0; i < n; ++i) {\n", "\treturn x;\n}\n", "    def f(self, *args):\n", "        pass\n\n",
+    "#include <a.h>\r\n",
+    "if a==b&&c!=d||!e{", "std::vector<std::pair<int,int>>", "<div class=\"x\">", "</div>\n", "/* ... */", "// x\n",
+    "//\n/",
     "\\frac{a}{b}", "$x_{i}^2$", "{\"a\":[1,2,{}]}", "λx.x", "a->b", "x ? y : z;", "`ls -la | grep x`", "0xDEADBEEF",
     "\r\n\r\n", ".\n\n", "!!!\n", "---\n", "\n/\n", ";\n\n\n"};
 
@@ -41,13 +44,15 @@ constexpr const char* kContractions[] = {"'s", "'T", "'rE", "'ve", "'M", "'lL", 
 
 constexpr const char* kEmoji[] = {
     "\U0001F600", "\U0001F44D\U0001F3FD", "\U0001F469\u200D\U0001F469\u200D\U0001F467", "\U0001F1E9\U0001F1EA",
-    "\u2764\uFE0F", "\U0001F3F4\U000E0067\U000E0062\U000E007F", "1\uFE0F\u20E3", "\U0001F937\u200D\u2642\uFE0F", "\u263A"};
+    "\u2764\uFE0F", "\U0001F3F4\U000E0067\U000E0062\U000E007F", "1\uFE0F\u20E3",
+    "\U0001F937\u200D\u2642\uFE0F", "\u263A"};
 
 // Also what looks like one, and U+2581, which SentencePiece writes for a space.
-constexpr uint32_t kSpaces[] = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20, 0x20, 0x20, 0x20, 0x85, 0xA0, 0x1680, 0x180E, 0x2000,
-                                0x2009, 0x200A, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF, 0x2581};
+constexpr uint32_t kSpaces[] = {0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20, 0x20, 0x20, 0x20, 0x85, 0xA0, 0x1680, 0x180E,
+                                0x2000, 0x2009, 0x200A, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF, 0x2581};
 
-constexpr const char* kRunOf[] = {" ", " ", "\n", "\t", "0", "7", "a", "A", "=", ".", "\u4E00", "\u0301", " \n", "ab", "-"};
+constexpr const char* kRunOf[] = {" ", " ", "\n", "\t", "0", "7", "a", "A", "=", ".", "\u4E00", "\u0301", " \n",
+                                  "ab", "-"};
 
 constexpr const char* kInvalid[] = {"\xED\xA0\x80", "\xED\xBF\xBF", "\xFF", "\xC3", "\xF0\x9F\x98", "\x80", "\xC0\x80",
                                     "\xF4\x90\x80\x80", "\xE2\x96"};

@@ -122,17 +122,19 @@ TEST(TokenRoles, KeylessFilesUseTokenElevenIfItIsControl) {
 
 // Where the file does not say, some pre-tokenizers' models begin texts with bos; the key has the last word.
 TEST(TokenRoles, PretokenizersDecideOnBosWithoutKey) {
-  for (const auto& [pre, expected] : {std::pair("llama-bpe", true), std::pair("llama3", true), std::pair("tekken", true),
-                                      std::pair("qwen2", false), std::pair("glm4", false), std::pair("gpt-4o", false)}) {
+  const std::pair<const char*, bool> rows[] = {{"llama-bpe", true}, {"llama3", true}, {"tekken", true},
+                                               {"qwen2", false},    {"glm4", false},  {"gpt-4o", false}};
+  for (const auto& [pre, expected] : rows) {
     TokenizerModel model;
     model.pre = pre;
     const auto tokenizer = model.must_load();
     ASSERT_NE(tokenizer, nullptr);
     EXPECT_EQ(tokenizer->add_bos(), expected) << pre;
-    model.more_keys = [expected](gguf::Writer& writer) { writer.set_bool("tokenizer.ggml.add_bos_token", !expected); };
+    const bool other = !expected;
+    model.more_keys = [other](gguf::Writer& writer) { writer.set_bool("tokenizer.ggml.add_bos_token", other); };
     const auto by_key = model.must_load();
     ASSERT_NE(by_key, nullptr);
-    EXPECT_EQ(by_key->add_bos(), !expected) << pre;
+    EXPECT_EQ(by_key->add_bos(), other) << pre;
   }
 }
 

@@ -118,7 +118,9 @@ TEST(Tokenizer, UnknownPretokenizersAreSaid) {
     return encode(*tokenizer, "1234");
   };
   const Ids single = {'1', '2', '3', '4'};
-  for (const char* known : {"qwen2", "deepseek-r1-qwen", "stablelm2", "qwen35", "starcoder"}) EXPECT_EQ(words(known, 0, ""), single);
+  for (const char* known : {"qwen2", "deepseek-r1-qwen", "stablelm2", "qwen35", "starcoder"}) {
+    EXPECT_EQ(words(known, 0, ""), single);
+  }
   const Ids grouped = {257, '4'};  // groups of three digits: "123", "4"
   EXPECT_EQ(words("", 1, "tokenizer.ggml.pre is missing"), grouped);
   EXPECT_EQ(words("default", 1, "tokenizer.ggml.pre is \"default\""), grouped);

@@ -25,9 +25,14 @@ TEST(UnicodeTables, RangesAreAscendingAndDisjoint) {
 
 TEST(UnicodeTables, EveryAssignedCharacterHasTheClassThatPcre2Says) {
   const std::pair<CharClass, const char*> classes[] = {
-      {CharClass::kUpper, "[\\p{Lu}\\p{Lt}]"}, {CharClass::kLower, "\\p{Ll}"}, {CharClass::kCaseless, "[\\p{Lm}\\p{Lo}]"},
-      {CharClass::kMark, "\\p{M}"},            {CharClass::kNumber, "\\p{N}"}, {CharClass::kPunctuation, "\\p{P}"},
-      {CharClass::kSymbol, "\\p{S}"},          {CharClass::kWhiteSpace, "\\p{White_Space}"}};
+      {CharClass::kUpper, "[\\p{Lu}\\p{Lt}]"},
+      {CharClass::kLower, "\\p{Ll}"},
+      {CharClass::kCaseless, "[\\p{Lm}\\p{Lo}]"},
+      {CharClass::kMark, "\\p{M}"},
+      {CharClass::kNumber, "\\p{N}"},
+      {CharClass::kPunctuation, "\\p{P}"},
+      {CharClass::kSymbol, "\\p{S}"},
+      {CharClass::kWhiteSpace, "\\p{White_Space}"}};
   std::vector<CharClass> expected(0x110000, CharClass::kOther);
   for (const auto& [char_class, pattern] : classes) {
     const std::vector<bool> members = test::characters_matching(pattern);

@@ -31,8 +31,8 @@ Result<std::unique_ptr<Pretokenizer>> make_deepseek_llm_pretokenizer() {
       R"([\r\n])",
       std::string(R"(\s?[)") + kCased + "]+",
       R"(\s?[!-/:-~\x{FF01}-\x{FF0F}\x{FF1A}-\x{FF5E}\x{2018}-\x{201F}\x{3000}-\x{3002}]+)",
-      // \s+$ of the original: tried at the beginning of a run only and without giving back, or a long run of white space
-      // inside a piece would cost its square.
+      // \s+$ of the original: tried at the beginning of a run only and without giving back, or a long run of white
+      // space inside a piece would cost its square.
       R"((?<!\s)\s++$)",
       R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)",
       R"(\p{N}+)",

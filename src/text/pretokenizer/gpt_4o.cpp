@@ -1,6 +1,7 @@
 // The words of this regular expression (leftmost match, alternatives in order), found without a regex engine:
 //
-//   [^\r\n\p{L}\p{N}]?[U]*[L]+C?|[^\r\n\p{L}\p{N}]?[U]+[L]*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//   [^\r\n\p{L}\p{N}]?[U]*[L]+C?|[^\r\n\p{L}\p{N}]?[U]+[L]*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*
+//     |\s*[\r\n]+|\s+(?!\S)|\s+
 //
 // with U = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}, L = \p{Ll}\p{Lm}\p{Lo}\p{M} and C = (?i:'s|'t|'re|'ve|'m|'ll|'d).
 // That is gpt-4o. tekken has no C and single numbers.
