@@ -30,6 +30,7 @@ enum SettingScope : uint32_t {
   kScopeInspect = 1u << 2,
   kScopeTokenize = 1u << 3,  // tokenize and detokenize
   kScopeGlobal = 1u << 4,    // every command
+  kScopeQuantize = 1u << 5,
   kScopeEngine = kScopeRun | kScopeEval,  // whatever computes with a model
 };
 

@@ -46,6 +46,7 @@ std::string commands(uint32_t scope) {
   add(kScopeEval, "eval");
   add(kScopeInspect, "inspect");
   add(kScopeTokenize, "tokenize, detokenize");
+  add(kScopeQuantize, "quantize");
   return out;
 }
 

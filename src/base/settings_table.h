@@ -3,7 +3,7 @@
 
 #define STRATA_SETTINGS(X)                                                                                            \
   X(kModel, "model", SettingType::kText, "", 0, 0, "", "",                                                            \
-    kScopeEngine | kScopeInspect | kScopeTokenize,                                                                    \
+    kScopeEngine | kScopeInspect | kScopeTokenize | kScopeQuantize,                                                   \
     "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model")                          \
   X(kPrompt, "prompt", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                               \
     "Text to continue (-p); without one it is read from standard input")                                              \
@@ -11,8 +11,15 @@
     "Take the prompt as it is; so is every prompt, until chat templates are supported")                               \
   X(kIdsFile, "ids-file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                           \
     "File of the token ids to evaluate, separated by white space; - for standard input")                              \
-  X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                                    \
+  X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeQuantize,                                   \
     "File that takes the results; it is replaced when they are complete")                                             \
+  X(kType, "type", SettingType::kText, "", 0, 0, "", "", kScopeQuantize,                                              \
+    "What to quantise to: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, "       \
+    "Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4_MOE, NVFP4, Q1_0 or Q2_0")                     \
+  X(kPure, "pure", SettingType::kSwitch, "off", 0, 0, "", "", kScopeQuantize,                                         \
+    "Give every tensor that is quantised the same type, Q4_K for Q4_K_M or Q4_K; off gives some a better one")        \
+  X(kAllowRequantize, "allow-requantize", SettingType::kSwitch, "off", 0, 0, "", "", kScopeQuantize,                  \
+    "Also convert tensors that are quantised already, at a cost in quality")                                          \
   X(kJson, "json", SettingType::kSwitch, "off", 0, 0, "", "", kScopeInspect,                                          \
     "Print JSON instead of text")                                                                                     \
   X(kSpecial, "special", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTokenize,                                    \
@@ -24,7 +31,7 @@
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, and for eval as many "     \
     "as there are ids")                                                                                               \
-  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeEngine,                             \
+  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeEngine | kScopeQuantize,            \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \

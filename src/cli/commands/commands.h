@@ -10,6 +10,7 @@ extern const Command kInspectCommand;
 extern const Command kEvalCommand;
 extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
+extern const Command kQuantizeCommand;
 extern const Command kSettingsCommand;
 
 }  // namespace strata::cli

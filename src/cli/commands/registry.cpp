@@ -4,7 +4,8 @@ namespace strata::cli {
 namespace {
 
 const Command* const kRows[] = {&kRunCommand,      &kInspectCommand,    &kEvalCommand,
-                                &kTokenizeCommand, &kDetokenizeCommand, &kSettingsCommand};
+                                &kTokenizeCommand, &kDetokenizeCommand, &kQuantizeCommand,
+                                &kSettingsCommand};
 
 }  // namespace
 
