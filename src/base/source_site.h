@@ -1,5 +1,5 @@
-// The place in the source a call was made from, for messages. (std::source_location is missing in the clang that Debian 12
-// has.)
+// The place in the source a call was made from, for messages. (std::source_location is missing in the clang that
+// Debian 12 has.)
 #pragma once
 
 namespace strata {

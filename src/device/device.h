@@ -41,8 +41,8 @@ struct Ticket {
   int index = -1;
 };
 
-// A recorded list of operations. Replaying runs the same list with whatever its buffers then hold. Belongs to the device
-// that captured it; must outlive its replays.
+// A recorded list of operations. Replaying runs the same list with whatever its buffers then hold. Belongs to the
+// device that captured it; must outlive its replays.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -70,15 +70,14 @@ class Stream {
   // taken before the call returns.
   virtual void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
                     SourceSite site = SourceSite::current()) = 0;
-  virtual void fill_zero(Memory& dst, size_t offset, size_t bytes,
-                         SourceSite site = SourceSite::current()) = 0;
+  virtual void fill_zero(Memory& dst, size_t offset, size_t bytes, SourceSite site = SourceSite::current()) = 0;
 
   virtual void record(Event& event) = 0;
   virtual void wait(const Event& event) = 0;
 
-  // Runs the task after what is queued so far; other work of this stream may go on until wait(ticket). A task that fails
-  // fails the stream at that wait. The task stays the caller's and must not move or die before it has run (for a capture:
-  // before the graph dies).
+  // Runs the task after what is queued so far; other work of this stream may go on until wait(ticket). A task that
+  // fails fails the stream at that wait. The task stays the caller's and must not move or die before it has run (for a
+  // capture: before the graph dies).
   virtual Ticket host_task(const HostTask& task) = 0;
   virtual void wait(Ticket ticket) = 0;
 
@@ -115,8 +114,8 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream(std::string name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 
-  // Records what `enqueue` queues on the stream it is given, without running it, and grows the device's workspace to what
-  // the recorded operations need (kNoMemory when that fails). Enqueueing and capturing are one code path: the same
+  // Records what `enqueue` queues on the stream it is given, without running it, and grows the device's workspace to
+  // what the recorded operations need (kNoMemory when that fails). Enqueueing and capturing are one code path: the same
   // function may be called with a real stream, once it was captured for the largest shape.
   virtual Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) = 0;
 

@@ -14,7 +14,7 @@ inline constexpr size_t kMaxOpBytes = 768;
 inline constexpr int kMaxOpRanges = 20;
 
 struct Launch {
-  int op = 0;                 // index into AllOps
+  int op = 0;  // index into AllOps
   const char* name = "";
   SourceSite site;
   int n_ranges = 0;
@@ -29,16 +29,22 @@ class RangeCollector {
  public:
   RangeCollector(Launch& launch, const Device* device) : launch_(launch), device_(device) {}
   template <class T>
-  void operator()(const In<T>& view) { if (!view.empty()) add(view.range(false)); }
+  void operator()(const In<T>& view) {
+    if (!view.empty()) add(view.range(false));
+  }
   template <class T>
-  void operator()(const Out<T>& view) { if (!view.empty()) add(view.range(true)); }
+  void operator()(const Out<T>& view) {
+    if (!view.empty()) add(view.range(true));
+  }
   template <class T>
   void operator()(const InOut<T>& view) {
     if (view.empty()) return;
     add(view.range(false));
     add(view.range(true));
   }
-  void operator()(const Weight& weight) { if (!weight.empty()) add(weight.range()); }
+  void operator()(const Weight& weight) {
+    if (!weight.empty()) add(weight.range());
+  }
   // Memory that the operation reaches indirectly; footprint() tells the exact ranges when it runs.
   void operator()(const KvBlocks& blocks) {
     ASSERT(blocks.k->owner() == device_);

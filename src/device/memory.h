@@ -62,7 +62,10 @@ class HostBuffer : public Memory {
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     std::span<T> span() const { return data_; }
-    T& operator[](size_t i) const { DASSERT(i < data_.size()); return data_[i]; }
+    T& operator[](size_t i) const {
+      DASSERT(i < data_.size());
+      return data_[i];
+    }
 
    private:
     std::span<T> data_;

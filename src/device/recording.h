@@ -1,5 +1,5 @@
-// A graph for devices that replay by enqueueing the same list again (host and simulated devices): a stream that records,
-// and the recorded list.
+// A graph for devices that replay by enqueueing the same list again (host and simulated devices): a stream that
+// records, and the recorded list.
 #pragma once
 
 #include <functional>
@@ -26,12 +26,32 @@ class Recording final : public Graph {
     }
   }
 
-  struct Copy { Memory* dst; size_t dst_offset; const Memory* src; size_t src_offset; size_t bytes; SourceSite site; };
-  struct Fill { Memory* dst; size_t offset; size_t bytes; SourceSite site; };
-  struct Record { Event* event; };
-  struct WaitEvent { const Event* event; };
-  struct Task { const HostTask* task; };
-  struct WaitTask { int task; };  // n-th task of the list
+  struct Copy {
+    Memory* dst;
+    size_t dst_offset;
+    const Memory* src;
+    size_t src_offset;
+    size_t bytes;
+    SourceSite site;
+  };
+  struct Fill {
+    Memory* dst;
+    size_t offset;
+    size_t bytes;
+    SourceSite site;
+  };
+  struct Record {
+    Event* event;
+  };
+  struct WaitEvent {
+    const Event* event;
+  };
+  struct Task {
+    const HostTask* task;
+  };
+  struct WaitTask {
+    int task;
+  };  // n-th task of the list
   using Node = std::variant<Launch, Copy, Fill, Record, WaitEvent, Task, WaitTask>;
 
  private:

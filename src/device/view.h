@@ -12,7 +12,7 @@ namespace strata::device {
 template <class T>
 struct View {
   Memory* memory = nullptr;
-  size_t offset = 0;   // bytes from the start of the memory to the first element
+  size_t offset = 0;  // bytes from the start of the memory to the first element
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;  // elements
@@ -37,7 +37,8 @@ struct View {
   View first_rows(int64_t count) const { return slice(0, count); }
 
   Range range(bool write) const {
-    return {memory, offset, static_cast<size_t>(cols) * sizeof(T), rows, static_cast<size_t>(stride) * sizeof(T), write};
+    return {memory, offset, static_cast<size_t>(cols) * sizeof(T), rows, static_cast<size_t>(stride) * sizeof(T),
+            write};
   }
 };
 

@@ -17,13 +17,13 @@ enum class ExpertPlace { kAuto, kArena, kMapped };
 
 struct EngineConfig {
   kernels::KvType kv_type = kernels::KvType::kF32;
-  int64_t context = 0;          // tokens of a sequence; 0: the model's own, at most kAutoContext
-  int threads = 0;              // computing threads; 0: one per physical core
-  std::vector<int> cpus;        // cores to use; empty: all that the process may
+  int64_t context = 0;    // tokens of a sequence; 0: the model's own, at most kAutoContext
+  int threads = 0;        // computing threads; 0: one per physical core
+  std::vector<int> cpus;  // cores to use; empty: all that the process may
   ExpertPlace experts = ExpertPlace::kAuto;
-  uint64_t ram_bytes = 0;       // RAM the plan may count on; 0: what the system says
+  uint64_t ram_bytes = 0;                      // RAM the plan may count on; 0: what the system says
   std::optional<uint64_t> ram_headroom_bytes;  // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
-  int chunk = 512;              // prompt tokens computed together
+  int chunk = 512;                             // prompt tokens computed together
   bool deterministic = false;
   bool use_graphs = true;
   std::string isa = "auto";
@@ -33,8 +33,8 @@ struct EngineConfig {
 inline constexpr int64_t kAutoContext = 8192;
 inline constexpr uint64_t kAutoHeadroomBytes = 4 * kGiB;
 
-// From the settings of a command. `auto_kv` is what --kv-type auto means there. kUnsupported for a device this build does
-// not have.
+// From the settings of a command. `auto_kv` is what --kv-type auto means there. kUnsupported for a device this build
+// does not have.
 Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_kv);
 
 }  // namespace strata::engine

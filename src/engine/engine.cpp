@@ -29,7 +29,8 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
 Result<uint64_t> usable_ram(const EngineConfig& config) {
   if (config.ram_bytes > 0) return config.ram_bytes;
   ASSIGN_OR_RETURN(const uint64_t available, available_ram_bytes());
-  return available - std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
+  return available -
+         std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
 }
 
 // Every MoE layer needs the experts that the layout may lack.
@@ -63,13 +64,14 @@ Status Engine::choose(const EngineConfig& config) {
   config_ = config;
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
   ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
-  ASSIGN_OR_RETURN(layout_, experts::ExpertLayout::from_model(model_, hp_.n_layers, hp_.dim, hp_.expert_ffn,
-                                                              hp_.route.n_experts));
+  ASSIGN_OR_RETURN(
+      layout_, experts::ExpertLayout::from_model(model_, hp_.n_layers, hp_.dim, hp_.expert_ffn, hp_.route.n_experts));
   RETURN_IF_ERROR(check_layout(model_, layout_));
   const int64_t context = config.context > 0 ? config.context : std::min(hp_.context_length, kAutoContext);
   step_limits_.max_rows = std::max(static_cast<int>(std::min<int64_t>(config.chunk, context)), config.max_sequences);
   step_limits_.max_outputs = std::min(kMaxOutputs, step_limits_.max_rows);
-  state_limits_ = {.max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
+  state_limits_ = {
+      .max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
 
   ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options()));
   ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config));
@@ -83,11 +85,15 @@ Status Engine::choose(const EngineConfig& config) {
 }
 
 model::PartOptions Engine::part_options() const {
-  return {.step = step_limits_, .state = state_limits_, .kv_type = config_.kv_type,
-          .numeric = {.deterministic = config_.deterministic}, .use_graphs = config_.use_graphs};
+  return {.step = step_limits_,
+          .state = state_limits_,
+          .kv_type = config_.kv_type,
+          .numeric = {.deterministic = config_.deterministic},
+          .use_graphs = config_.use_graphs};
 }
 
-// The arena where it fits beside everything else, else the mapped file; an error where what must be in RAM does not fit.
+// The arena where it fits beside everything else, else the mapped file; an error where what must be in RAM does not
+// fit.
 Status Engine::choose_source(uint64_t ram) {
   const uint64_t arena = layout_.total_bytes();
   const bool fits = bytes_.total() + arena <= ram;
@@ -95,11 +101,12 @@ Status Engine::choose_source(uint64_t ram) {
   const bool wants_arena = config_.experts == ExpertPlace::kArena;
   if (bytes_.total() <= ram && (fits || !wants_arena)) return {};
   const std::string experts = wants_arena ? format(" + experts {}", format_bytes(arena)) : "";
-  return Error{ErrorCode::kNoMemory,
-               format("{}: weights {} + context of {} tokens {} + step buffers {}{} do not fit into the {} of RAM that may be "
-                      "used; {}lower --ctx, or set --ram-gib or --ram-headroom-gib",
-                      model_.path(), format_bytes(bytes_.weights), state_limits_.max_tokens, format_bytes(bytes_.state),
-                      format_bytes(bytes_.step), experts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
+  return Error{
+      ErrorCode::kNoMemory,
+      format("{}: weights {} + context of {} tokens {} + step buffers {}{} do not fit into the {} of RAM that may be "
+             "used; {}lower --ctx, or set --ram-gib or --ram-headroom-gib",
+             model_.path(), format_bytes(bytes_.weights), state_limits_.max_tokens, format_bytes(bytes_.state),
+             format_bytes(bytes_.step), experts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
 }
 
 Status Engine::load() {
@@ -108,8 +115,16 @@ Status Engine::load() {
   } else {
     ASSIGN_OR_RETURN(source_, experts::make_mapped_source(model_, layout_, stats_));
   }
-  const model::PartSpec spec{.model = model_, .arch = *arch_, .hp = hp_, .layout = layout_, .source = *source_,
-                             .device = *device_, .compute = *compute_, .stats = stats_, .first = 0, .last = hp_.n_layers};
+  const model::PartSpec spec{.model = model_,
+                             .arch = *arch_,
+                             .hp = hp_,
+                             .layout = layout_,
+                             .source = *source_,
+                             .device = *device_,
+                             .compute = *compute_,
+                             .stats = stats_,
+                             .first = 0,
+                             .last = hp_.n_layers};
   ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
   const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
   pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
@@ -117,12 +132,13 @@ Status Engine::load() {
 }
 
 std::string Engine::describe() const {
-  return format("{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}), other weights {}, "
-                "context {} tokens, {} of RAM in use",
-                hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
-                kernels::isa_name(compute_->kernels().isa), compute_->pool().n_threads(), source_->name(),
-                format_bytes(layout_.total_bytes()), format_bytes(bytes_.weights), context(),
-                format_bytes(device_->used_bytes()));
+  return format(
+      "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}), other weights {}, "
+      "context {} tokens, {} of RAM in use",
+      hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
+      kernels::isa_name(compute_->kernels().isa), compute_->pool().n_threads(), source_->name(),
+      format_bytes(layout_.total_bytes()), format_bytes(bytes_.weights), context(),
+      format_bytes(device_->used_bytes()));
 }
 
 Status Engine::finish_step() {
@@ -141,8 +157,9 @@ Status Engine::step(std::span<const model::BatchRows> batch) {
       }
     }
     if (rows.sequence->lost()) {
-      return Error{ErrorCode::kBadInput, "a failed step left this sequence without its state; restore a checkpoint or "
-                                         "start it anew"};
+      return Error{ErrorCode::kBadInput,
+                   "a failed step left this sequence without its state; restore a checkpoint or "
+                   "start it anew"};
     }
     n += static_cast<int64_t>(rows.ids.size());
     RETURN_IF_ERROR(rows.sequence->check_room(static_cast<int64_t>(rows.ids.size())));

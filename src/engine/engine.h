@@ -38,6 +38,9 @@ class Engine {
   // has advanced, those of recurrent models are lost() until restored.
   Status step(std::span<const model::BatchRows> batch);
 
+  // Asked before every layer of a step; true ends the step with kCancelled. nullptr for never.
+  void set_interrupt(std::function<bool()> interrupt) { part_->set_interrupt(std::move(interrupt)); }
+
   // Receives the logits [n_vocab] of a row of the last step.
   using LogitsSink = std::function<Status(int64_t row, std::span<const float> logits)>;
   // Computes the head for `rows` of the last step, in their order.

@@ -14,8 +14,8 @@
 namespace strata::engine {
 
 struct GenerateOptions {
-  int64_t max_tokens = 0;                      // published at most; 0 only computes the prompt
-  const std::atomic<bool>* cancel = nullptr;   // looked at before every step; null for never
+  int64_t max_tokens = 0;                     // published at most; 0 only computes the prompt
+  const std::atomic<bool>* cancel = nullptr;  // looked at before every step; null for never
 };
 
 enum class StopReason {

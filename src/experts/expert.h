@@ -28,10 +28,10 @@ inline constexpr int kMaxParts = 9;
 struct BlobPart {
   PartKind kind;
   quant::Type type;
-  int64_t rows;       // matrices: outputs; vectors and scales: 1
-  int64_t cols;       // contiguous
+  int64_t rows;  // matrices: outputs; vectors and scales: 1
+  int64_t cols;  // contiguous
   size_t row_bytes;
-  size_t bytes;       // rows * row_bytes
+  size_t bytes;  // rows * row_bytes
   struct Place {
     int32_t shard;
     uint64_t offset;  // in that file
@@ -41,7 +41,7 @@ struct BlobPart {
 
 // The experts of one MoE layer.
 struct LayerLayout {
-  int32_t n_experts = 0;      // 0: the layer has none (a dense layer)
+  int32_t n_experts = 0;  // 0: the layer has none (a dense layer)
   std::vector<BlobPart> parts;
 
   const BlobPart* find(PartKind kind) const;
@@ -66,7 +66,7 @@ class ExpertLayout {
 
   const std::vector<LayerLayout>& layers() const { return layers_; }
   const LayerLayout& layer(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
-  uint64_t total_bytes() const;        // of all blobs, aligned
+  uint64_t total_bytes() const;  // of all blobs, aligned
   size_t largest_blob_bytes() const;
 
  private:

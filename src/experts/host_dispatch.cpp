@@ -27,7 +27,8 @@ struct Group {
 
 class HostDispatch final : public Dispatch {
  public:
-  HostDispatch(Compute& compute, ExpertSource& source, const ExpertLayout& layout, const DispatchLimits& limits, Stats& stats)
+  HostDispatch(Compute& compute, ExpertSource& source, const ExpertLayout& layout, const DispatchLimits& limits,
+               Stats& stats)
       : compute_(compute), source_(source), layout_(layout), limits_(limits), stats_(stats) {}
 
   Status allocate(device::Device& device) {
@@ -121,7 +122,8 @@ class HostDispatch final : public Dispatch {
     }
     for (int64_t r = 0; r < n_rows; r++) {
       for (int64_t j = 0; j < k; j++) {
-        order_[static_cast<size_t>(counts_[static_cast<size_t>(task.ids.row(r)[j])]++)] = static_cast<int32_t>(r * k + j);
+        order_[static_cast<size_t>(counts_[static_cast<size_t>(task.ids.row(r)[j])]++)] =
+            static_cast<int32_t>(r * k + j);
       }
     }
   }
@@ -132,7 +134,8 @@ class HostDispatch final : public Dispatch {
     compute_.pool().for_each(pairs, 8, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; i++) {
         const int64_t row = order_[static_cast<size_t>(i)] / limits_.n_used;
-        std::memcpy(floats(*gathered_) + i * limits_.dim, task.x.row(row), static_cast<size_t>(limits_.dim) * sizeof(float));
+        std::memcpy(floats(*gathered_) + i * limits_.dim, task.x.row(row),
+                    static_cast<size_t>(limits_.dim) * sizeof(float));
       }
     });
   }
@@ -181,7 +184,8 @@ class HostDispatch final : public Dispatch {
       float* out = p.out + t * p.out_stride;
       for (int64_t i = 0; i < p.rows; i++) {
         float value = out[i] * factor;
-        if (bias >= 0) value += load_le<float>(lease.part(bias) + static_cast<size_t>(p.bias_first + i) * sizeof(float));
+        if (bias >= 0)
+          value += load_le<float>(lease.part(bias) + static_cast<size_t>(p.bias_first + i) * sizeof(float));
         out[i] = value;
       }
     }
@@ -193,8 +197,15 @@ class HostDispatch final : public Dispatch {
       float* scratch = compute_.scratch(worker, matmul_scratch(limits_.dim));
       for (int64_t i = group.begin; i < group.end; i += kTokenTile) {
         const int64_t tokens = std::min(kTokenTile, group.end - i);
-        Product gate{fused ? PartKind::kGateUp : PartKind::kGate, PartKind::kGateBias, PartKind::kGateScale, first, first,
-                     rows, floats(*gathered_) + i * limits_.dim, limits_.dim, floats(*gate_) + i * limits_.ffn + first,
+        Product gate{fused ? PartKind::kGateUp : PartKind::kGate,
+                     PartKind::kGateBias,
+                     PartKind::kGateScale,
+                     first,
+                     first,
+                     rows,
+                     floats(*gathered_) + i * limits_.dim,
+                     limits_.dim,
+                     floats(*gate_) + i * limits_.ffn + first,
                      limits_.ffn};
         Product up = gate;
         up.weight = fused ? PartKind::kGateUp : PartKind::kUp;
@@ -260,12 +271,13 @@ class HostDispatch final : public Dispatch {
 }  // namespace
 
 uint64_t Dispatch::bytes_needed(const DispatchLimits& limits) {
-  return static_cast<uint64_t>(limits.max_rows * limits.n_used) * static_cast<uint64_t>(2 * limits.dim + 2 * limits.ffn) *
-         sizeof(float);
+  return static_cast<uint64_t>(limits.max_rows * limits.n_used) *
+         static_cast<uint64_t>(2 * limits.dim + 2 * limits.ffn) * sizeof(float);
 }
 
 Result<std::unique_ptr<Dispatch>> Dispatch::create(device::Device& device, Compute& compute, ExpertSource& source,
-                                                   const ExpertLayout& layout, const DispatchLimits& limits, Stats& stats) {
+                                                   const ExpertLayout& layout, const DispatchLimits& limits,
+                                                   Stats& stats) {
   ASSERT(device.host_accessible());
   auto dispatch = std::make_unique<HostDispatch>(compute, source, layout, limits, stats);
   RETURN_IF_ERROR(dispatch->allocate(device));

@@ -11,8 +11,8 @@ using gguf::Model;
 using gguf::TensorInfo;
 
 Error shape_error(const Model& model, const TensorInfo& t, const std::string& expected) {
-  return {ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}], expected {}", model.path(), t.name, t.ne[0],
-                                       t.ne[1], t.ne[2], expected)};
+  return {ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}], expected {}", model.path(), t.name,
+                                       t.ne[0], t.ne[1], t.ne[2], expected)};
 }
 
 Error type_error(const Model& model, const TensorInfo& t) {
@@ -23,8 +23,8 @@ Error type_error(const Model& model, const TensorInfo& t) {
 // One row of what a blob may hold: the tensor it comes from and how its shape follows from the model's.
 struct PartRow {
   PartKind kind;
-  const char* stem;       // between "blk.N." and the ending
-  const char* ending;     // ".weight", ".bias", ".scale"
+  const char* stem;    // between "blk.N." and the ending
+  const char* ending;  // ".weight", ".bias", ".scale"
   bool matrix;
 };
 constexpr PartRow kPartRows[] = {
@@ -43,28 +43,41 @@ struct Dims {
 int64_t part_rows(PartKind kind, const Dims& d) {
   switch (kind) {
     case PartKind::kGate:
-    case PartKind::kUp: return d.ffn;
-    case PartKind::kGateUp: return 2 * d.ffn;
-    case PartKind::kDown: return d.dim;
-    default: return 1;
+    case PartKind::kUp:
+      return d.ffn;
+    case PartKind::kGateUp:
+      return 2 * d.ffn;
+    case PartKind::kDown:
+      return d.dim;
+    default:
+      return 1;
   }
 }
 int64_t part_cols(PartKind kind, const Dims& d) {
   switch (kind) {
     case PartKind::kGate:
     case PartKind::kUp:
-    case PartKind::kGateUp: return d.dim;
+    case PartKind::kGateUp:
+      return d.dim;
     case PartKind::kDown:
     case PartKind::kGateBias:
-    case PartKind::kUpBias: return d.ffn;
-    case PartKind::kDownBias: return d.dim;
-    default: return 1;
+    case PartKind::kUpBias:
+      return d.ffn;
+    case PartKind::kDownBias:
+      return d.dim;
+    default:
+      return 1;
   }
 }
 
 BlobPart make_part(PartKind kind, const TensorInfo& t, const Dims& d) {
-  BlobPart part{.kind = kind, .type = t.type, .rows = part_rows(kind, d), .cols = part_cols(kind, d), .row_bytes = 0,
-                .bytes = 0, .places = {}};
+  BlobPart part{.kind = kind,
+                .type = t.type,
+                .rows = part_rows(kind, d),
+                .cols = part_cols(kind, d),
+                .row_bytes = 0,
+                .bytes = 0,
+                .places = {}};
   part.row_bytes = quant::row_bytes(t.type, static_cast<size_t>(part.cols));
   part.bytes = part.row_bytes * static_cast<size_t>(part.rows);
   return part;
@@ -76,13 +89,14 @@ Result<BlobPart> merged_part(const Model& model, const PartRow& row, const Tenso
   const uint64_t cols = static_cast<uint64_t>(part_cols(row.kind, d));
   const uint64_t n = static_cast<uint64_t>(d.n_experts);
   const bool scale = row.ending == std::string_view(".scale");
-  const bool fits = row.matrix  ? t.ne[0] == cols && t.ne[1] == rows && t.ne[2] == n && t.ne[3] == 1
-                    : scale     ? t.ne[0] * t.ne[1] == n && t.ne[2] == 1 && t.ne[3] == 1
-                                : t.ne[0] == cols && t.ne[1] == n && t.ne[2] == 1 && t.ne[3] == 1;
+  const bool fits = row.matrix ? t.ne[0] == cols && t.ne[1] == rows && t.ne[2] == n && t.ne[3] == 1
+                    : scale    ? t.ne[0] * t.ne[1] == n && t.ne[2] == 1 && t.ne[3] == 1
+                               : t.ne[0] == cols && t.ne[1] == n && t.ne[2] == 1 && t.ne[3] == 1;
   if (!fits) {
-    return shape_error(model, t, row.matrix ? format("[{}, {}, {}]", cols, rows, n)
-                                 : scale    ? format("[{}]", n)
-                                            : format("[{}, {}]", cols, n));
+    return shape_error(model, t,
+                       row.matrix ? format("[{}, {}, {}]", cols, rows, n)
+                       : scale    ? format("[{}]", n)
+                                  : format("[{}, {}]", cols, n));
   }
   if (quant::info(t.type).decode == nullptr || (!row.matrix && t.type != quant::Type::F32)) return type_error(model, t);
   BlobPart part = make_part(row.kind, t, d);
@@ -92,14 +106,15 @@ Result<BlobPart> merged_part(const Model& model, const PartRow& row, const Tenso
 }
 
 // The old form: one tensor per expert, in any order and file, of one type per layer and projection.
-Result<BlobPart> separate_part(const Model& model, const std::string& prefix, PartKind kind, const char* name, const Dims& d) {
+Result<BlobPart> separate_part(const Model& model, const std::string& prefix, PartKind kind, const char* name,
+                               const Dims& d) {
   BlobPart part{};
   for (int64_t e = 0; e < d.n_experts; e++) {
     const std::string tensor = format("{}{}.{}.weight", prefix, name, e);
     const TensorInfo* t = model.find_tensor(tensor);
     if (t == nullptr) {
-      return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing ({} experts are declared)", model.path(), tensor,
-                                                d.n_experts)};
+      return Error{ErrorCode::kBadInput,
+                   format("{}: tensor {} is missing ({} experts are declared)", model.path(), tensor, d.n_experts)};
     }
     if (quant::info(t->type).decode == nullptr) return type_error(model, *t);
     if (e == 0) part = make_part(kind, *t, d);

@@ -53,8 +53,8 @@ class ExpertSource {
   // On failure no lease of the call is held, and the error names the file.
   virtual Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) = 0;
 
-  // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes a
-  // token.
+  // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes
+  // a token.
   virtual Status health() const { return {}; }
 
  protected:
@@ -69,7 +69,9 @@ class ExpertSource {
 Result<std::unique_ptr<ExpertSource>> make_arena_source(const gguf::Model& model, const ExpertLayout& layout,
                                                         device::Device& host, ThreadPool& pool, Stats& stats);
 
-// The pages of the model's files, mapped read-only. Costs no RAM of its own; the system reads pages as they are touched.
-Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout, Stats& stats);
+// The pages of the model's files, mapped read-only. Costs no RAM of its own; the system reads pages as they are
+// touched.
+Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout,
+                                                         Stats& stats);
 
 }  // namespace strata::experts

@@ -37,20 +37,22 @@ Result<int64_t> Keys::uniform_int_or(std::string_view name, int64_t fallback, in
   const gguf::Value* value = model_.find(full(name));
   if (value == nullptr || !value->is_array()) return int_or(name, fallback, min, max);
   if (value->count() == 0 || value->count() > static_cast<uint64_t>(kMaxLayers)) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} has {} elements, expected one per layer", model_.path(), full(name),
-                                              value->count())};
+    return Error{ErrorCode::kBadInput, format("{}: key {} has {} elements, expected one per layer", model_.path(),
+                                              full(name), value->count())};
   }
   const Result<int64_t> first = value->as_int(0);
   for (uint64_t i = 0; i < value->count(); i++) {
     const Result<int64_t> element = value->as_int(i);
     if (!element.ok()) return about(name, element.error());
     if (*element != *first) {
-      return Error{ErrorCode::kUnsupported, format("{}: key {} differs between layers, which this architecture does not use",
-                                                   model_.path(), full(name))};
+      return Error{
+          ErrorCode::kUnsupported,
+          format("{}: key {} differs between layers, which this architecture does not use", model_.path(), full(name))};
     }
   }
   if (*first < min || *first > max) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected {} to {}", model_.path(), full(name), *first, min, max)};
+    return Error{ErrorCode::kBadInput,
+                 format("{}: key {} is {}, expected {} to {}", model_.path(), full(name), *first, min, max)};
   }
   return *first;
 }
@@ -59,8 +61,8 @@ Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers)
   const gguf::Value* value = model_.find(full(name));
   if (value == nullptr) return std::vector<bool>{};
   if (!value->is_array() || value->count() < static_cast<uint64_t>(n_layers)) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} needs one element for each of {} layers", model_.path(), full(name),
-                                              n_layers)};
+    return Error{ErrorCode::kBadInput,
+                 format("{}: key {} needs one element for each of {} layers", model_.path(), full(name), n_layers)};
   }
   std::vector<bool> flags;
   for (int i = 0; i < n_layers; i++) {
@@ -115,8 +117,9 @@ Status read_heads(const Keys& keys, HParams& hp) {
   if (heads == 0) return keys.require_int("attention.head_count", 1, kMaxHeads).error();
   ASSIGN_OR_RETURN(const int64_t kv_heads, keys.uniform_int_or("attention.head_count_kv", heads, 1, kMaxHeads));
   if (heads % kv_heads != 0) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, which does not divide the {} heads", keys.model().path(),
-                                              keys.full("attention.head_count_kv"), kv_heads, heads)};
+    return Error{ErrorCode::kBadInput,
+                 format("{}: key {} is {}, which does not divide the {} heads", keys.model().path(),
+                        keys.full("attention.head_count_kv"), kv_heads, heads)};
   }
   hp.n_heads = static_cast<int>(heads);
   hp.n_kv_heads = static_cast<int>(kv_heads);
@@ -165,8 +168,8 @@ Result<HParams> read_common(const Keys& keys, const std::string& arch) {
     return Error{ErrorCode::kBadInput, format("{}: tensor token_embd.weight is missing", keys.model().path())};
   }
   if (embedding->ne[1] > static_cast<uint64_t>(kMaxVocab)) {
-    return Error{ErrorCode::kBadInput, format("{}: {} tokens, at most {} are supported", keys.model().path(),
-                                              embedding->ne[1], kMaxVocab)};
+    return Error{ErrorCode::kBadInput,
+                 format("{}: {} tokens, at most {} are supported", keys.model().path(), embedding->ne[1], kMaxVocab)};
   }
   hp.n_vocab = static_cast<int64_t>(embedding->ne[1]);
   RETURN_IF_ERROR(read_heads(keys, hp));

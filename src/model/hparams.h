@@ -25,7 +25,7 @@ inline constexpr int64_t kMaxContext = 1 << 24;
 
 struct HParams {
   std::string arch;
-  int n_layers = 0;            // trunk layers
+  int n_layers = 0;  // trunk layers
   int64_t dim = 0;
   int64_t n_vocab = 0;
   int64_t context_length = 0;  // trained context
@@ -33,18 +33,18 @@ struct HParams {
 
   int n_heads = 0;
   int n_kv_heads = 0;
-  int key_dim = 0;             // of one query or key head
+  int key_dim = 0;  // of one query or key head
   int value_dim = 0;
   kernels::RopeScaling rope;
   bool rope_interleaved = false;
-  std::vector<int64_t> windows;   // [n_layers] sliding window, 0 for full attention
-  std::vector<bool> recurrent;    // [n_layers] a delta-net layer instead of attention
+  std::vector<int64_t> windows;  // [n_layers] sliding window, 0 for full attention
+  std::vector<bool> recurrent;   // [n_layers] a delta-net layer instead of attention
 
   kernels::RouteParams route{};
   int64_t expert_ffn = 0;
-  int64_t shared_ffn = 0;         // 0: no shared expert
+  int64_t shared_ffn = 0;  // 0: no shared expert
 
-  device::DeltaShape delta;       // of the recurrent layers
+  device::DeltaShape delta;  // of the recurrent layers
 
   int64_t q_width(bool gated) const { return int64_t{n_heads} * key_dim * (gated ? 2 : 1); }
   int64_t k_width() const { return int64_t{n_kv_heads} * key_dim; }

@@ -35,25 +35,41 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
 Status Part::build() {
   const HParams& hp = spec_.hp;
   ASSIGN_OR_RETURN(network_, spec_.arch.build({hp, loader_, spec_.first, spec_.last}));
-  ASSIGN_OR_RETURN(state_, StateMemory::create(spec_.device, hp, spec_.first, spec_.last, options_.state, options_.kv_type));
+  ASSIGN_OR_RETURN(state_,
+                   StateMemory::create(spec_.device, hp, spec_.first, spec_.last, options_.state, options_.kv_type));
   ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
   ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create(spec_.device, spec_.compute, spec_.source, spec_.layout,
                                                         dispatch_limits(hp, options_), spec_.stats));
   stream_ = spec_.device.make_stream("compute");
+  interrupt_task_ = {.name = "interrupt", .run = [this] { return check_interrupt(); }, .ranges = {}};
   return capture_all();
 }
 
+Status Part::check_interrupt() const {
+  if (interrupt_ && interrupt_()) return Error{ErrorCode::kCancelled, "the step was cancelled"};
+  return {};
+}
+
 StepContext Part::context(device::Stream& stream, int64_t rows) const {
-  return {.stream = stream, .rows = rows, .hp = spec_.hp, .in = *inputs_, .act = act_, .state = *state_,
-          .dispatch = *dispatch_, .numeric = options_.numeric};
+  return {.stream = stream,
+          .rows = rows,
+          .hp = spec_.hp,
+          .in = *inputs_,
+          .act = act_,
+          .state = *state_,
+          .dispatch = *dispatch_,
+          .numeric = options_.numeric};
 }
 
 void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const {
   const StepContext ctx = context(stream, rows);
   network_->enqueue_start(ctx, first == 0);
-  for (int layer = first; layer < last; layer++) network_->enqueue_layer(ctx, layer);
+  for (int layer = first; layer < last; layer++) {
+    stream.wait(stream.host_task(interrupt_task_));
+    network_->enqueue_layer(ctx, layer);
+  }
 }
 
 // Shapes grow by fours, so that a padded step wastes little and a handful of graphs serve all sizes. All are captured

@@ -1,6 +1,7 @@
 // A part of a model: a run of layers on one device, with its weights, sequence memory, activations and stream.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -48,8 +49,8 @@ class Part {
   static Result<std::unique_ptr<Part>> create(const PartSpec& spec, const PartOptions& options);
   // What create() will take of the device, and every error in the metadata and shapes of the layers' tensors that it
   // would find, without allocating or reading any.
-  static Result<PartBytes> measure(const gguf::Model& model, const ArchInfo& arch, const HParams& hp, int first, int last,
-                                   const PartOptions& options);
+  static Result<PartBytes> measure(const gguf::Model& model, const ArchInfo& arch, const HParams& hp, int first,
+                                   int last, const PartOptions& options);
 
   const StateMemory& state() const { return *state_; }
   device::Stream& stream() { return *stream_; }
@@ -60,6 +61,9 @@ class Part {
   void forward(int first, int last, std::span<const BatchRows> batch);
   // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
   void head(std::span<const int32_t> rows);
+  // Asked before every layer; true ends the step with kCancelled. Empty for never. Must be safe to call while a step
+  // runs.
+  void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
   // After head() and a synchronize of the stream: logits of the i-th chosen row.
   std::span<const float> logits(int64_t i) const;
 
@@ -68,6 +72,7 @@ class Part {
       : spec_(spec), options_(options), loader_(spec.model, spec.device) {}
   Status build();
   Status capture_all();
+  Status check_interrupt() const;
   StepContext context(device::Stream& stream, int64_t rows) const;
   void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const;
   // A shape of steps and the graph that was captured for it.
@@ -88,6 +93,8 @@ class Part {
   Activations act_;
   std::unique_ptr<experts::Dispatch> dispatch_;
   std::unique_ptr<device::Stream> stream_;
+  std::function<bool()> interrupt_;
+  device::HostTask interrupt_task_;
   std::vector<Shape> layer_shapes_, head_shapes_;  // ascending rows
 };
 

@@ -8,14 +8,21 @@
 namespace strata::model {
 
 device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type) {
-  return {.k = nullptr, .v = nullptr, .type = kv_type, .block_tokens = kBlockTokens, .n_blocks = limits.n_blocks(),
-          .n_kv_heads = hp.n_kv_heads, .key_dim = hp.key_dim, .value_dim = hp.value_dim};
+  return {.k = nullptr,
+          .v = nullptr,
+          .type = kv_type,
+          .block_tokens = kBlockTokens,
+          .n_blocks = limits.n_blocks(),
+          .n_kv_heads = hp.n_kv_heads,
+          .key_dim = hp.key_dim,
+          .value_dim = hp.value_dim};
 }
 
 uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
                                    kernels::KvType kv_type) {
   const device::KvBlocks kv = kv_shape(hp, limits, kv_type);
-  const uint64_t attention = static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * (kv.k_token_bytes() + kv.v_token_bytes());
+  const uint64_t attention =
+      static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * (kv.k_token_bytes() + kv.v_token_bytes());
   const uint64_t slots = static_cast<uint64_t>(limits.max_sequences) + static_cast<uint64_t>(limits.max_checkpoints);
   const uint64_t recurrent = slots * static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
   uint64_t total = 0;
@@ -38,7 +45,7 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
     if (hp.recurrent[static_cast<size_t>(l)]) {
       memory->has_fixed_state_ = true;
       const auto floats = [&](int64_t cols, const char* what) -> Result<device::View<float>> {
-        ASSIGN_OR_RETURN(device::Buffer* buffer, allocate(static_cast<size_t>(slots * cols) * sizeof(float), what));
+        ASSIGN_OR_RETURN(device::Buffer * buffer, allocate(static_cast<size_t>(slots * cols) * sizeof(float), what));
         return device::view_of<float>(*buffer, slots, cols);
       };
       ASSIGN_OR_RETURN(layer.conv, floats(hp.delta.conv_state(), "convolution state"));
@@ -69,7 +76,8 @@ void StateMemory::copy_slot(device::Stream& stream, int to, int from) const {
     for (const device::View<float>& view : {layer.conv, layer.delta}) {
       if (view.empty()) continue;
       const size_t bytes = static_cast<size_t>(view.cols) * sizeof(float);
-      stream.copy(*view.memory, static_cast<size_t>(to) * bytes, *view.memory, static_cast<size_t>(from) * bytes, bytes);
+      stream.copy(*view.memory, static_cast<size_t>(to) * bytes, *view.memory, static_cast<size_t>(from) * bytes,
+                  bytes);
     }
   }
 }
@@ -104,8 +112,12 @@ void SequencePool::copy_slot(int to, int from) {
 }
 
 SequenceState::SequenceState(SequenceState&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), slot_(other.slot_), n_tokens_(other.n_tokens_), lost_(other.lost_),
-      blocks_(std::move(other.blocks_)), checkpoints_(std::move(other.checkpoints_)) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      slot_(other.slot_),
+      n_tokens_(other.n_tokens_),
+      lost_(other.lost_),
+      blocks_(std::move(other.blocks_)),
+      checkpoints_(std::move(other.checkpoints_)) {}
 
 SequenceState::~SequenceState() {
   if (pool_ == nullptr) return;
@@ -119,8 +131,8 @@ bool SequenceState::has_fixed_state() const { return pool_->has_fixed_state(); }
 Status SequenceState::check_room(int64_t n) const {
   const int64_t total = n_tokens_ + n;
   if (total > pool_->limits_.max_tokens) {
-    return Error{ErrorCode::kBadInput, format("{} tokens exceed the context of {}; raise --ctx or shorten the prompt", total,
-                                              pool_->limits_.max_tokens)};
+    return Error{ErrorCode::kBadInput, format("{} tokens exceed the context of {}; raise --ctx or shorten the prompt",
+                                              total, pool_->limits_.max_tokens)};
   }
   return {};
 }
@@ -158,6 +170,13 @@ Result<int> SequenceState::checkpoint() {
   return id;
 }
 
+Status SequenceState::checkpoint_dropping_oldest() {
+  if (pool_->free_checkpoints_.empty() && !checkpoints_.empty()) drop_checkpoint(checkpoints_.front().id);
+  ASSIGN_OR_RETURN(const int id, checkpoint());
+  static_cast<void>(id);
+  return {};
+}
+
 Status SequenceState::restore(int checkpoint) {
   for (const Checkpoint& c : checkpoints_) {
     if (c.id != checkpoint) continue;
@@ -174,8 +193,8 @@ Status SequenceState::restore(int checkpoint) {
 }
 
 void SequenceState::drop_checkpoint(int checkpoint) {
-  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
-                               [&](const Checkpoint& c) { return c.id == checkpoint; });
+  const auto at =
+      std::find_if(checkpoints_.begin(), checkpoints_.end(), [&](const Checkpoint& c) { return c.id == checkpoint; });
   ASSERT(at != checkpoints_.end());
   pool_->free_checkpoints_.push_back(at->id);
   checkpoints_.erase(at);
@@ -195,13 +214,15 @@ bool SequenceState::can_truncate(int64_t n) const {
 
 Status SequenceState::truncate(int64_t n) {
   if (!can_truncate(n)) {
-    return Error{ErrorCode::kBadInput, format("cannot go back from {} tokens to {}: recurrent layers keep no history and no "
-                                              "checkpoint was taken there", n_tokens_, n)};
+    return Error{ErrorCode::kBadInput,
+                 format("cannot go back from {} tokens to {}: recurrent layers keep no history and no "
+                        "checkpoint was taken there",
+                        n_tokens_, n)};
   }
   drop_checkpoints_after(n);
   if (n == n_tokens_ && !lost_) return {};
-  const auto at = std::find_if(checkpoints_.begin(), checkpoints_.end(),
-                               [&](const Checkpoint& c) { return c.n_tokens == n; });
+  const auto at =
+      std::find_if(checkpoints_.begin(), checkpoints_.end(), [&](const Checkpoint& c) { return c.n_tokens == n; });
   if (at != checkpoints_.end()) {
     pool_->copy_slot(slot_, at->id);
   } else if (n == 0) {

@@ -16,8 +16,8 @@ inline constexpr int kBlockTokens = 32;  // tokens of a KV block
 
 struct StateLimits {
   int max_sequences = 1;
-  int max_checkpoints = 0;    // of all sequences together; only recurrent models spend memory on them
-  int64_t max_tokens = 0;     // of one sequence: the context
+  int max_checkpoints = 0;  // of all sequences together; only recurrent models spend memory on them
+  int64_t max_tokens = 0;   // of one sequence: the context
   int blocks_per_sequence() const { return static_cast<int>((max_tokens + kBlockTokens - 1) / kBlockTokens); }
   int n_blocks() const { return max_sequences * blocks_per_sequence(); }
 };
@@ -29,7 +29,8 @@ class StateMemory {
                                                      const StateLimits& limits, kernels::KvType kv_type);
 
   // What create() allocates.
-  static uint64_t bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits, kernels::KvType kv_type);
+  static uint64_t bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
+                               kernels::KvType kv_type);
 
   const device::KvBlocks& kv(int layer) const { return layers_[static_cast<size_t>(layer - first_)].kv; }
   // [slots][conv_state] and [slots][state] of a recurrent layer; slots past max_sequences hold checkpoints.
@@ -79,13 +80,15 @@ class SequenceState {
 
   // Remembers the state after n_tokens(); returns its id. kNoMemory when all checkpoints are in use.
   Result<int> checkpoint();
+  // A checkpoint after n_tokens(), at the cost of this sequence's oldest one when all are in use.
+  Status checkpoint_dropping_oldest();
   // Back to a checkpoint of this sequence; it stays usable. kBadInput for one that going back, by truncation or by
   // restoring an earlier one, has overtaken.
   Status restore(int checkpoint);
   void drop_checkpoint(int checkpoint);
 
-  // Whether truncate(n) would succeed: always for attention-only models; else for the present length (unless lost()), 0,
-  // and lengths at which a checkpoint was taken.
+  // Whether truncate(n) would succeed: always for attention-only models; else for the present length (unless lost()),
+  // 0, and lengths at which a checkpoint was taken.
   bool can_truncate(int64_t n) const;
   // Forgets the tokens from position n on, and the checkpoints after it. kBadInput when !can_truncate(n).
   Status truncate(int64_t n);

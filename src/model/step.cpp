@@ -10,7 +10,12 @@ namespace strata::model {
 StepInputs::Offsets StepInputs::layout(const StepLimits& limits, const StateLimits& state) {
   const size_t rows = static_cast<size_t>(limits.max_rows);
   const size_t sequences = static_cast<size_t>(state.max_sequences);
-  const size_t sizes[kFields] = {4, rows, rows, rows, 3 * sequences, static_cast<size_t>(limits.max_outputs),
+  const size_t sizes[kFields] = {4,
+                                 rows,
+                                 rows,
+                                 rows,
+                                 3 * sequences,
+                                 static_cast<size_t>(limits.max_outputs),
                                  sequences * static_cast<size_t>(state.blocks_per_sequence())};
   Offsets offsets{};
   for (size_t f = 0; f < kFields; f++) offsets[f + 1] = offsets[f] + (sizes[f] + 15) / 16 * 16;
@@ -34,7 +39,9 @@ Result<std::unique_ptr<StepInputs>> StepInputs::create(device::Device& device, c
 }
 
 device::RowMap StepInputs::row_map(int64_t rows) const {
-  return {.live = live(), .positions = view(kPositions, 1, rows), .slots = view(kSlots, 1, rows),
+  return {.live = live(),
+          .positions = view(kPositions, 1, rows),
+          .slots = view(kSlots, 1, rows),
           .block_table = view(kBlockTable, state_.max_sequences, state_.blocks_per_sequence())};
 }
 device::SegmentMap StepInputs::segments() const {

@@ -18,8 +18,8 @@ struct BatchRows {
 };
 
 struct StepLimits {
-  int max_rows = 1;        // rows of the layers in one step
-  int max_outputs = 1;     // rows of the head in one pass
+  int max_rows = 1;     // rows of the layers in one step
+  int max_outputs = 1;  // rows of the head in one pass
 };
 
 // The inputs of a step in fixed device buffers, so that a captured graph serves every step of its shape.
@@ -30,8 +30,8 @@ class StepInputs {
   // What create() allocates.
   static uint64_t bytes_needed(const StepLimits& limits, const StateLimits& state);
 
-  // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have reserved
-  // their blocks; ids are in range; the rows fit max_rows. The stream must have finished the step before.
+  // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have
+  // reserved their blocks; ids are in range; the rows fit max_rows. The stream must have finished the step before.
   void set_batch(device::Stream& stream, std::span<const BatchRows> batch);
   // Chooses the rows that the head computes: at most max_outputs.
   void set_outputs(device::Stream& stream, std::span<const int32_t> rows);
@@ -66,22 +66,22 @@ class StepInputs {
 // The intermediate values of a step, float32 unless the name says otherwise. Blocks declare the widths they need before
 // the memory is allocated; blocks that don't live at the same time share a name.
 enum class Act {
-  kHidden,         // the residual stream
-  kNormed,         // input of attention, delta net or experts
-  kProjected,      // q | k | v of attention, or the delta net's convolution input
-  kMixed,          // output of attention or delta net before its output matrix; the delta net's convolved rows
-  kMixedOut,       // the delta net's output rows
-  kGate,           // z of the delta net; gate rows of the shared expert
-  kUp,             // up rows of the shared expert
-  kGates,          // b and a of the delta net
-  kDecay,          // g and beta
+  kHidden,     // the residual stream
+  kNormed,     // input of attention, delta net or experts
+  kProjected,  // q | k | v of attention, or the delta net's convolution input
+  kMixed,      // output of attention or delta net before its output matrix; the delta net's convolved rows
+  kMixedOut,   // the delta net's output rows
+  kGate,       // z of the delta net; gate rows of the shared expert
+  kUp,         // up rows of the shared expert
+  kGates,      // b and a of the delta net
+  kDecay,      // g and beta
   kRouterLogits,
   kExpertWeights,
-  kExpertIds,      // int32
-  kShared,         // output of the shared expert
+  kExpertIds,  // int32
+  kShared,     // output of the shared expert
   kSharedGate,
-  kRope,           // cos and sin
-  kOutputHidden,   // rows that the head computes
+  kRope,          // cos and sin
+  kOutputHidden,  // rows that the head computes
   kOutputNormed,
   kLogits,
   kCount,

@@ -29,7 +29,7 @@ Result<device::Memory*> WeightLoader::new_buffer(size_t bytes, const std::string
 
 Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::string& name) {
   if (bytes > kSmallTensor) {
-    ASSIGN_OR_RETURN(device::Memory* memory, new_buffer(bytes, name));
+    ASSIGN_OR_RETURN(device::Memory * memory, new_buffer(bytes, name));
     return Place{memory, 0};
   }
   if (slab_ == nullptr || slab_used_ + bytes > kSlabBytes) {
@@ -45,12 +45,12 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint
   const gguf::TensorInfo* t = model_.find_tensor(name);
   if (t == nullptr) return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing", model_.path(), name)};
   if (t->ne[0] != ne0 || t->ne[1] != ne1 || t->ne[2] != 1 || t->ne[3] != 1) {
-    return Error{ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}]", model_.path(),
-                                              name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne0, ne1)};
+    return Error{ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}]",
+                                              model_.path(), name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne0, ne1)};
   }
   if (quant::info(t->type).decode == nullptr) {
-    return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which weights cannot have", model_.path(), name,
-                                                 quant::info(t->type).name)};
+    return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which weights cannot have", model_.path(),
+                                                 name, quant::info(t->type).name)};
   }
   return t;
 }
@@ -70,9 +70,9 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
   for (int64_t i = 0; i < n && !measures();) {
     int64_t run = 1;  // rows that stand side by side in both orders are read at once
     while (i + run < n && order[static_cast<size_t>(i + run)] == order[static_cast<size_t>(i)] + run) run++;
-    RETURN_IF_ERROR(model_.read(*t, static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes,
-                                {place.address() + static_cast<size_t>(i) * t->row_bytes,
-                                 static_cast<size_t>(run) * t->row_bytes}));
+    RETURN_IF_ERROR(model_.read(
+        *t, static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes,
+        {place.address() + static_cast<size_t>(i) * t->row_bytes, static_cast<size_t>(run) * t->row_bytes}));
     i += run;
   }
   return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes};
@@ -83,7 +83,8 @@ Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int6
   std::vector<std::byte> bytes(measures() ? 0 : t->bytes);
   RETURN_IF_ERROR(model_.read(*t, 0, bytes));
   std::vector<float> values(t->n_elements);
-  if (!measures()) quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
+  if (!measures())
+    quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
   return constant(name, values);
 }
 

@@ -14,8 +14,8 @@
 namespace strata::model {
 
 // Owns the memory of the weights it loaded; must outlive their use. Every shape is compared with what the file has
-// (missing dimensions count as 1); errors name file, tensor, found and expected. A measuring loader checks and counts the
-// same way, but allocates and reads nothing: its weights are for their shapes only.
+// (missing dimensions count as 1); errors name file, tensor, found and expected. A measuring loader checks and counts
+// the same way, but allocates and reads nothing: its weights are for their shapes only.
 class WeightLoader {
  public:
   WeightLoader(const gguf::Model& model, device::Device& device) : model_(model), device_(&device) {}
@@ -24,7 +24,8 @@ class WeightLoader {
   // A matrix of any float or block type, as its bytes stand in the file.
   Result<device::Weight> matrix(const std::string& name, int64_t cols, int64_t rows);
   // Its rows in another order: row i of the result is row order[i] of the tensor, whose rows number is `rows`.
-  Result<device::Weight> matrix_rows(const std::string& name, int64_t cols, int64_t rows, const std::vector<int64_t>& order);
+  Result<device::Weight> matrix_rows(const std::string& name, int64_t cols, int64_t rows,
+                                     const std::vector<int64_t>& order);
   // n values as float32, whatever type they have in the file.
   Result<device::In<float>> vector(const std::string& name, int64_t n) { return float_rows(name, n, 1); }
   // rows x cols values as float32, packed.

@@ -42,8 +42,8 @@ GoldenModel changed(const GoldenModel& golden, const TempDir& dir, const Change&
   change(bytes);
   GoldenModel copy = golden;
   copy.path = dir.file("changed.gguf");
-  std::ofstream(copy.path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()),
-                                                   static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(copy.path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   return copy;
 }
 

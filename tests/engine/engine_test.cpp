@@ -271,8 +271,8 @@ TEST(EngineOpen, DescribesWhatWasChosen) {
   config.experts = engine::ExpertPlace::kMapped;
   const auto mapped = open(model_path("qwen3next"), config);
   ASSERT_NE(mapped, nullptr);
-  for (const char* piece : {"qwen3next", "4 layers", "8 experts", "2 used", "cpu", "scalar", "2 threads", "mapped",
-                            "context 64 tokens"}) {
+  for (const char* piece :
+       {"qwen3next", "4 layers", "8 experts", "2 used", "cpu", "scalar", "2 threads", "mapped", "context 64 tokens"}) {
     EXPECT_THAT(mapped->engine->describe(), HasSubstr(piece));
   }
   EXPECT_EQ(mapped->engine->describe().find('\n'), std::string::npos);
@@ -418,10 +418,13 @@ TEST(EngineLostFile, EndsInAnErrorAndNoToken) {
       EXPECT_EQ(sequence->n_tokens(), 4);
       int published = 0;
       const int32_t rows[] = {0};
-      EXPECT_FALSE(engine.logits(rows, [&](int64_t, std::span<const float>) -> Status {
-        published++;
-        return {};
-      }).ok());
+      EXPECT_FALSE(engine
+                       .logits(rows,
+                               [&](int64_t, std::span<const float>) -> Status {
+                                 published++;
+                                 return {};
+                               })
+                       .ok());
       EXPECT_EQ(published, 0);
     }
     EXPECT_EQ(opened->stats.get(Counter::kSteps), steps);

@@ -98,7 +98,10 @@ Status run_batch_of_three(engine::Engine& engine, Comparison& compare, const Gol
     states.push_back(std::move(state));
   }
   while (true) {
-    struct Piece { size_t s; int64_t at, row, n; };
+    struct Piece {
+      size_t s;
+      int64_t at, row, n;
+    };
     std::vector<model::BatchRows> batch;
     std::vector<Piece> pieces;
     int64_t row = 0;
@@ -124,12 +127,23 @@ Status run(engine::Engine& engine, Comparison& compare, const GoldenModel& golde
     const std::vector<int32_t>& ids = golden.sequences[s].ids;
     ASSIGN_OR_RETURN(auto state, engine.make_sequence());
     switch (cut) {
-      case Cut::kWhole: RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, static_cast<int64_t>(ids.size()))); break;
-      case Cut::kChunksOf1: RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 1)); break;
-      case Cut::kChunksOf7: RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 7)); break;
-      case Cut::kChunksOf64: RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 64)); break;
-      case Cut::kCheckpoint: RETURN_IF_ERROR(run_with_checkpoint(engine, compare, s, state, ids)); break;
-      case Cut::kBatchOfThree: break;
+      case Cut::kWhole:
+        RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, static_cast<int64_t>(ids.size())));
+        break;
+      case Cut::kChunksOf1:
+        RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 1));
+        break;
+      case Cut::kChunksOf7:
+        RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 7));
+        break;
+      case Cut::kChunksOf64:
+        RETURN_IF_ERROR(run_cut(engine, compare, s, state, ids, 64));
+        break;
+      case Cut::kCheckpoint:
+        RETURN_IF_ERROR(run_with_checkpoint(engine, compare, s, state, ids));
+        break;
+      case Cut::kBatchOfThree:
+        break;
     }
   }
   return {};
@@ -201,12 +215,18 @@ GoldenModel load_demo_golden() {
 
 const char* cut_name(Cut cut) {
   switch (cut) {
-    case Cut::kWhole: return "Whole";
-    case Cut::kChunksOf1: return "ChunksOf1";
-    case Cut::kChunksOf7: return "ChunksOf7";
-    case Cut::kChunksOf64: return "ChunksOf64";
-    case Cut::kBatchOfThree: return "BatchOfThree";
-    case Cut::kCheckpoint: return "Checkpoint";
+    case Cut::kWhole:
+      return "Whole";
+    case Cut::kChunksOf1:
+      return "ChunksOf1";
+    case Cut::kChunksOf7:
+      return "ChunksOf7";
+    case Cut::kChunksOf64:
+      return "ChunksOf64";
+    case Cut::kBatchOfThree:
+      return "BatchOfThree";
+    case Cut::kCheckpoint:
+      return "Checkpoint";
   }
   return "";
 }
@@ -222,7 +242,8 @@ engine::EngineConfig test_config() {
   return config;
 }
 
-double worst_difference(const GoldenModel& golden, const engine::EngineConfig& config, Cut cut, std::vector<float>* bits) {
+double worst_difference(const GoldenModel& golden, const engine::EngineConfig& config, Cut cut,
+                        std::vector<float>* bits) {
   Stats stats;
   auto model = gguf::Model::open(golden.path, real_file_system());
   if (!model.ok()) {

@@ -12,14 +12,14 @@ namespace strata::test {
 
 struct GoldenSequence {
   std::vector<int32_t> ids;
-  std::vector<bool> counts;           // [ids] whether the row is compared
-  std::vector<float> logprobs;        // [ids][n_vocab]; rows that don't count are unspecified
+  std::vector<bool> counts;     // [ids] whether the row is compared
+  std::vector<float> logprobs;  // [ids][n_vocab]; rows that don't count are unspecified
 };
 
 struct GoldenModel {
   std::string path;
   int64_t n_vocab = 0;
-  double limit = 0;                   // largest absolute difference of a log-probability
+  double limit = 0;  // largest absolute difference of a log-probability
   std::vector<GoldenSequence> sequences;
 };
 
@@ -32,12 +32,12 @@ GoldenModel load_demo_golden();
 
 // How the rows of a sequence are cut into steps.
 enum class Cut {
-  kWhole,          // one step a sequence
+  kWhole,  // one step a sequence
   kChunksOf1,
   kChunksOf7,
   kChunksOf64,
-  kBatchOfThree,   // three sequences side by side, uneven numbers of rows a step
-  kCheckpoint,     // a checkpoint in the middle, 20 other tokens, a restore, then the rest
+  kBatchOfThree,  // three sequences side by side, uneven numbers of rows a step
+  kCheckpoint,    // a checkpoint in the middle, 20 other tokens, a restore, then the rest
 };
 const char* cut_name(Cut cut);
 

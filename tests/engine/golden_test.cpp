@@ -11,7 +11,8 @@ namespace {
 
 using engine::EngineConfig;
 
-constexpr Cut kCuts[] = {Cut::kWhole, Cut::kChunksOf1, Cut::kChunksOf7, Cut::kChunksOf64, Cut::kBatchOfThree, Cut::kCheckpoint};
+constexpr Cut kCuts[] = {Cut::kWhole,      Cut::kChunksOf1,    Cut::kChunksOf7,
+                         Cut::kChunksOf64, Cut::kBatchOfThree, Cut::kCheckpoint};
 const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
 const char* const kIsas[] = {"scalar", "avx2", "avx512"};
 
@@ -115,7 +116,8 @@ TEST(Determinism, BitsDoNotDependOnThreadsSourceGraphsOrCut) {
       ASSERT_EQ(found.size(), expected.size());
       EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0) << arch << ": " << what;
     };
-    for (const Cut cut : {Cut::kChunksOf1, Cut::kChunksOf7, Cut::kChunksOf64, Cut::kCheckpoint}) same(config, cut, cut_name(cut));
+    for (const Cut cut : {Cut::kChunksOf1, Cut::kChunksOf7, Cut::kChunksOf64, Cut::kCheckpoint})
+      same(config, cut, cut_name(cut));
     for (const int threads : {2, 3, 5}) {
       EngineConfig other = config;
       other.threads = threads;

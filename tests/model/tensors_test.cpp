@@ -7,7 +7,9 @@ namespace strata::test {
 namespace {
 
 // What a file may lack: the output matrix may be the embedding.
-bool is_optional(const std::string& arch, const std::string& name) { return name == "output.weight" && arch != "gpt-oss"; }
+bool is_optional(const std::string& arch, const std::string& name) {
+  return name == "output.weight" && arch != "gpt-oss";
+}
 
 // The number of tokens is the embedding's own, so that one of another number shows at the output matrix.
 std::vector<std::string> names_to_expect(const std::string& tensor, bool changes_vocabulary) {

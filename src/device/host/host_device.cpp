@@ -36,8 +36,7 @@ class HostStream final : public Stream {
  public:
   HostStream(HostDevice* device, std::string name) : Stream(device, std::move(name)), compute_(device->compute()) {}
 
-  void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
-            SourceSite) override {
+  void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes, SourceSite) override {
     ASSERT(within(dst, dst_offset, bytes));
     ASSERT(within(src, src_offset, bytes));
     if (!failed()) std::memcpy(dst.address() + dst_offset, src.address() + src_offset, bytes);
@@ -136,9 +135,10 @@ template <class M>
 Result<std::unique_ptr<M>> HostDevice::make(size_t bytes, MemoryKind kind, std::string name) {
   ASSERT(bytes > 0);
   if (bytes > budget_bytes_ - used_bytes_) {
-    return Error{ErrorCode::kNoMemory,
-                 format("{} for {} does not fit: {} of {} RAM are left; lower --ctx or use --experts mapped",
-                        format_bytes(bytes), name, format_bytes(budget_bytes_ - used_bytes_), format_bytes(budget_bytes_))};
+    return Error{
+        ErrorCode::kNoMemory,
+        format("{} for {} does not fit: {} of {} RAM are left; lower --ctx or use --experts mapped",
+               format_bytes(bytes), name, format_bytes(budget_bytes_ - used_bytes_), format_bytes(budget_bytes_))};
   }
   void* address = mmap(nullptr, align_up(bytes, 4096), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
@@ -166,9 +166,8 @@ std::unique_ptr<Event> HostDevice::make_event() { return std::make_unique<HostEv
 Result<std::unique_ptr<Graph>> HostDevice::capture(const std::function<void(Stream&)>& enqueue) {
   std::unique_ptr<Recording> recording = Recording::capture(this, enqueue);
   int64_t scratch = 0;
-  recording->for_each_launch([&](const Launch& launch) {
-    scratch = std::max(scratch, op_row(launch.op).scratch_floats(launch.args));
-  });
+  recording->for_each_launch(
+      [&](const Launch& launch) { scratch = std::max(scratch, op_row(launch.op).scratch_floats(launch.args)); });
   RETURN_IF_ERROR(compute_.reserve_scratch(scratch));
   return std::unique_ptr<Graph>(std::move(recording));
 }

@@ -24,7 +24,9 @@ void run(const GatedNorm& op, Compute& compute);
 
 // Operations without scratch need no overload.
 template <class Op>
-int64_t scratch_floats(const Op&) { return 0; }
+int64_t scratch_floats(const Op&) {
+  return 0;
+}
 int64_t scratch_floats(const MatMul& op);
 int64_t scratch_floats(const Attention& op);
 int64_t scratch_floats(const Router& op);

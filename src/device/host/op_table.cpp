@@ -4,7 +4,9 @@ namespace strata::device::host {
 namespace {
 
 template <class Op>
-concept HasFootprint = requires(const Op& op, RangeSink& sink) { op.footprint(sink); };
+concept HasFootprint = requires(const Op& op, RangeSink& sink) {
+  op.footprint(sink);
+};
 
 template <class Op>
 constexpr OpRow make_row() {
@@ -22,7 +24,9 @@ struct Table {
   OpRow rows[sizeof...(Ops)] = {make_row<Ops>()...};
 };
 template <class... Ops>
-constexpr Table<Ops...> make_table(OpList<Ops...>) { return {}; }
+constexpr Table<Ops...> make_table(OpList<Ops...>) {
+  return {};
+}
 
 constexpr auto kTable = make_table(AllOps{});
 

@@ -22,10 +22,8 @@ struct OpList {
   }
 };
 
-using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows,
-                      RopeAngles, RopeAppend, Attention,
-                      Router, Combine,
-                      DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
+using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention, Router,
+                      Combine, DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
 
 template <class Op>
 constexpr int op_index() {

@@ -11,9 +11,15 @@ struct RopeAngles {
   In<int32_t> positions;  // [1][rows]
   In<float> inv_freq;     // [1][n_pairs]
   In<int32_t> live;
-  Out<float> cos_sin;     // [rows][2 * n_pairs]
+  Out<float> cos_sin;  // [rows][2 * n_pairs]
   float magnitude = 1;
-  template <class V> void visit(V& v) const { v(positions); v(inv_freq); v(live); v(cos_sin); }
+  template <class V>
+  void visit(V& v) const {
+    v(positions);
+    v(inv_freq);
+    v(live);
+    v(cos_sin);
+  }
   void check() const {
     ASSERT(cos_sin.cols == 2 * inv_freq.cols);
     ASSERT(positions.cols >= cos_sin.rows);
@@ -23,21 +29,31 @@ struct RopeAngles {
 // Per-head norm and rope on q (in place) and k, then k and v go into the KV cache at each row's position.
 struct RopeAppend {
   static constexpr const char* kName = "rope_append";
-  InOut<float> q;        // [rows][n_heads * q_head_stride]: head h starts at h * q_head_stride
-  InOut<float> k;        // [rows][n_kv_heads * key_dim]
-  In<float> v;           // [rows][n_kv_heads * value_dim]
-  In<float> q_norm;      // [1][key_dim] or empty
-  In<float> k_norm;      // [1][key_dim] or empty
-  In<float> cos_sin;     // [rows][2 * n_pairs]
+  InOut<float> q;     // [rows][n_heads * q_head_stride]: head h starts at h * q_head_stride
+  InOut<float> k;     // [rows][n_kv_heads * key_dim]
+  In<float> v;        // [rows][n_kv_heads * value_dim]
+  In<float> q_norm;   // [1][key_dim] or empty
+  In<float> k_norm;   // [1][key_dim] or empty
+  In<float> cos_sin;  // [rows][2 * n_pairs]
   RowMap rows;
   KvBlocks kv;
   int n_heads = 0;
   int q_head_stride = 0;  // key_dim, or 2 * key_dim when each head's gate follows its query
   bool interleaved = false;
   float eps = 0;
-  template <class V> void visit(V& visitor) const {
-    visitor(q); visitor(k); visitor(v); visitor(q_norm); visitor(k_norm); visitor(cos_sin);
-    visitor(rows.live); visitor(rows.positions); visitor(rows.slots); visitor(rows.block_table); visitor(kv);
+  template <class V>
+  void visit(V& visitor) const {
+    visitor(q);
+    visitor(k);
+    visitor(v);
+    visitor(q_norm);
+    visitor(k_norm);
+    visitor(cos_sin);
+    visitor(rows.live);
+    visitor(rows.positions);
+    visitor(rows.slots);
+    visitor(rows.block_table);
+    visitor(kv);
   }
   void check() const {
     ASSERT(q.cols == int64_t{n_heads} * q_head_stride);
@@ -54,18 +70,26 @@ struct RopeAppend {
 // times sigmoid(gate) when each query head is followed by its gate.
 struct Attention {
   static constexpr const char* kName = "attention";
-  In<float> q;           // as RopeAppend leaves it
-  In<float> sinks;       // [1][n_heads] or empty
+  In<float> q;      // as RopeAppend leaves it
+  In<float> sinks;  // [1][n_heads] or empty
   RowMap rows;
   KvBlocks kv;
-  Out<float> y;          // [rows][n_heads * value_dim]
+  Out<float> y;  // [rows][n_heads * value_dim]
   int n_heads = 0;
   int q_head_stride = 0;
-  bool gated = false;    // gate of head h: the value_dim values after its query
+  bool gated = false;  // gate of head h: the value_dim values after its query
   int64_t window = 0;
   float scale = 1;
-  template <class V> void visit(V& v) const {
-    v(q); v(sinks); v(rows.live); v(rows.positions); v(rows.slots); v(rows.block_table); v(kv); v(y);
+  template <class V>
+  void visit(V& v) const {
+    v(q);
+    v(sinks);
+    v(rows.live);
+    v(rows.positions);
+    v(rows.slots);
+    v(rows.block_table);
+    v(kv);
+    v(y);
   }
   void check() const {
     ASSERT(q.cols == int64_t{n_heads} * q_head_stride);

@@ -8,11 +8,17 @@ namespace strata::device {
 // y[r] = row ids[r] of the table, as float32. Ids are in range (the engine checks them).
 struct Embed {
   static constexpr const char* kName = "embed";
-  Weight table;        // [vocab][dim]
-  In<int32_t> ids;     // [1][rows]
+  Weight table;     // [vocab][dim]
+  In<int32_t> ids;  // [1][rows]
   In<int32_t> live;
-  Out<float> y;        // [rows][dim]
-  template <class V> void visit(V& v) const { v(table); v(ids); v(live); v(y); }
+  Out<float> y;  // [rows][dim]
+  template <class V>
+  void visit(V& v) const {
+    v(table);
+    v(ids);
+    v(live);
+    v(y);
+  }
   void check() const {
     ASSERT(table.cols == y.cols);
     ASSERT(ids.cols >= y.rows);
@@ -22,12 +28,18 @@ struct Embed {
 // y[r] = x[r] / sqrt(mean(x[r]^2) + eps) * gain
 struct RmsNorm {
   static constexpr const char* kName = "rms_norm";
-  In<float> x;         // [rows][dim]
-  In<float> gain;      // [1][dim]
+  In<float> x;     // [rows][dim]
+  In<float> gain;  // [1][dim]
   In<int32_t> live;
-  Out<float> y;        // [rows][dim], not x
+  Out<float> y;  // [rows][dim], not x
   float eps = 0;
-  template <class V> void visit(V& v) const { v(x); v(gain); v(live); v(y); }
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(gain);
+    v(live);
+    v(y);
+  }
   void check() const {
     ASSERT(x.cols == y.cols);
     ASSERT(gain.cols == x.cols);
@@ -39,16 +51,22 @@ struct RmsNorm {
 // y[r] = W x[r] (+ bias), or with `accumulate` y[r] += that.
 struct MatMul {
   static constexpr const char* kName = "mat_mul";
-  Weight w;            // [out][in]
-  In<float> x;         // [rows][in]
-  In<float> bias;      // [1][out] or empty
+  Weight w;        // [out][in]
+  In<float> x;     // [rows][in]
+  In<float> bias;  // [1][out] or empty
   In<int32_t> live;
-  InOut<float> y;      // [rows][out]
+  InOut<float> y;  // [rows][out]
   bool accumulate = false;
-  template <class V> void visit(V& v) const {
-    v(w); v(x); v(bias); v(live);
-    if (accumulate) v(y);
-    else v(Out<float>(y));
+  template <class V>
+  void visit(V& v) const {
+    v(w);
+    v(x);
+    v(bias);
+    v(live);
+    if (accumulate)
+      v(y);
+    else
+      v(Out<float>(y));
   }
   void check() const {
     ASSERT(w.cols == x.cols);
@@ -62,10 +80,15 @@ struct MatMul {
 // gate[r] = silu(gate[r]) * up[r], in place.
 struct SiluMul {
   static constexpr const char* kName = "silu_mul";
-  InOut<float> gate;   // [rows][n]
-  In<float> up;        // [rows][n]
+  InOut<float> gate;  // [rows][n]
+  In<float> up;       // [rows][n]
   In<int32_t> live;
-  template <class V> void visit(V& v) const { v(gate); v(up); v(live); }
+  template <class V>
+  void visit(V& v) const {
+    v(gate);
+    v(up);
+    v(live);
+  }
   void check() const {
     ASSERT(gate.cols == up.cols);
     ASSERT(gate.rows == up.rows);
@@ -75,11 +98,17 @@ struct SiluMul {
 // x[r] += sigmoid(gate[r]) * y[r]; an empty gate adds y as it is.
 struct AddGated {
   static constexpr const char* kName = "add_gated";
-  In<float> y;         // [rows][dim]
-  In<float> gate;      // [rows][1] or empty
+  In<float> y;     // [rows][dim]
+  In<float> gate;  // [rows][1] or empty
   In<int32_t> live;
-  InOut<float> x;      // [rows][dim]
-  template <class V> void visit(V& v) const { v(y); v(gate); v(live); v(x); }
+  InOut<float> x;  // [rows][dim]
+  template <class V>
+  void visit(V& v) const {
+    v(y);
+    v(gate);
+    v(live);
+    v(x);
+  }
   void check() const {
     ASSERT(x.cols == y.cols);
     ASSERT(gate.empty() || gate.cols == 1);
@@ -90,11 +119,17 @@ struct AddGated {
 // y[i] = x[rows[i]] for i < live[0].
 struct GatherRows {
   static constexpr const char* kName = "gather_rows";
-  In<float> x;         // [n][dim]
-  In<int32_t> rows;    // [1][m] row numbers of x
-  In<int32_t> live;    // [1] entries of rows in use
-  Out<float> y;        // [m][dim]
-  template <class V> void visit(V& v) const { v(x); v(rows); v(live); v(y); }
+  In<float> x;       // [n][dim]
+  In<int32_t> rows;  // [1][m] row numbers of x
+  In<int32_t> live;  // [1] entries of rows in use
+  Out<float> y;      // [m][dim]
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(rows);
+    v(live);
+    v(y);
+  }
   void check() const {
     ASSERT(x.cols == y.cols);
     ASSERT(rows.cols >= y.rows);

@@ -12,8 +12,8 @@ struct DeltaShape {
   int n_value_heads = 0;
   int key_dim = 0;
   int value_dim = 0;
-  int kernel = 0;         // taps of the convolution
-  bool tiled = false;     // value head h uses key head h % n_key_heads; else h / (n_value_heads / n_key_heads)
+  int kernel = 0;      // taps of the convolution
+  bool tiled = false;  // value head h uses key head h % n_key_heads; else h / (n_value_heads / n_key_heads)
 
   int64_t channels() const { return 2 * int64_t{n_key_heads} * key_dim + int64_t{n_value_heads} * value_dim; }
   int64_t conv_state() const { return channels() * (kernel - 1); }
@@ -28,11 +28,17 @@ struct DeltaConv {
   In<float> taps;           // [channels][kernel] packed, the last tap multiplies the current value
   InOut<float> conv_state;  // [slots][channels * (kernel-1)]
   SegmentMap segments;
-  Out<float> y;             // [rows][channels]
+  Out<float> y;  // [rows][channels]
   DeltaShape shape;
   float eps = 0;
-  template <class V> void visit(V& v) const {
-    v(x); v(taps); v(conv_state); v(segments.n_segments); v(segments.segments); v(y);
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(taps);
+    v(conv_state);
+    v(segments.n_segments);
+    v(segments.segments);
+    v(y);
   }
   void check() const {
     ASSERT(x.cols == shape.channels());
@@ -47,14 +53,21 @@ struct DeltaConv {
 // then their a; else all b, then all a.
 struct DeltaGates {
   static constexpr const char* kName = "delta_gates";
-  In<float> ba;             // [rows][2 * n_value_heads]
-  In<float> dt_bias;        // [1][n_value_heads]
-  In<float> decay;          // [1][n_value_heads], <= 0
+  In<float> ba;       // [rows][2 * n_value_heads]
+  In<float> dt_bias;  // [1][n_value_heads]
+  In<float> decay;    // [1][n_value_heads], <= 0
   In<int32_t> live;
-  Out<float> g_beta;        // [rows][2 * n_value_heads]: all g, then all beta
+  Out<float> g_beta;  // [rows][2 * n_value_heads]: all g, then all beta
   int n_key_heads = 0;
   bool grouped = false;
-  template <class V> void visit(V& v) const { v(ba); v(dt_bias); v(decay); v(live); v(g_beta); }
+  template <class V>
+  void visit(V& v) const {
+    v(ba);
+    v(dt_bias);
+    v(decay);
+    v(live);
+    v(g_beta);
+  }
   void check() const {
     ASSERT(ba.cols == 2 * dt_bias.cols);
     ASSERT(g_beta.cols == ba.cols);
@@ -67,15 +80,21 @@ struct DeltaGates {
 // rounding); chunk_min_rows 0 means always the step form, whose bits don't depend on how a prompt is cut.
 struct DeltaNet {
   static constexpr const char* kName = "delta_net";
-  In<float> qkv;            // [rows][channels], as DeltaConv leaves it
-  In<float> g_beta;         // [rows][2 * n_value_heads]
-  InOut<float> state;       // [slots][n_value_heads * value_dim * key_dim]
+  In<float> qkv;       // [rows][channels], as DeltaConv leaves it
+  In<float> g_beta;    // [rows][2 * n_value_heads]
+  InOut<float> state;  // [slots][n_value_heads * value_dim * key_dim]
   SegmentMap segments;
-  Out<float> y;             // [rows][n_value_heads * value_dim]
+  Out<float> y;  // [rows][n_value_heads * value_dim]
   DeltaShape shape;
   int chunk_min_rows = 0;
-  template <class V> void visit(V& v) const {
-    v(qkv); v(g_beta); v(state); v(segments.n_segments); v(segments.segments); v(y);
+  template <class V>
+  void visit(V& v) const {
+    v(qkv);
+    v(g_beta);
+    v(state);
+    v(segments.n_segments);
+    v(segments.segments);
+    v(y);
   }
   void check() const {
     ASSERT(qkv.cols == shape.channels());
@@ -89,13 +108,19 @@ struct DeltaNet {
 // x[r][head] = rms_norm(x[r][head]) * gain * gate(z[r][head]); the gate is silu or sigmoid.
 struct GatedNorm {
   static constexpr const char* kName = "gated_norm";
-  InOut<float> x;           // [rows][n_heads * head_dim]
-  In<float> z;              // [rows][n_heads * head_dim]
-  In<float> gain;           // [1][head_dim]
+  InOut<float> x;  // [rows][n_heads * head_dim]
+  In<float> z;     // [rows][n_heads * head_dim]
+  In<float> gain;  // [1][head_dim]
   In<int32_t> live;
   bool sigmoid_gate = false;
   float eps = 0;
-  template <class V> void visit(V& v) const { v(x); v(z); v(gain); v(live); }
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(z);
+    v(gain);
+    v(live);
+  }
   void check() const {
     ASSERT(x.cols == z.cols);
     ASSERT(x.cols % gain.cols == 0);

@@ -4,8 +4,8 @@
 //   check()          asserts on shapes and aliasing: called when it is bound to a stream, never on replay,
 //   footprint(sink)  only for the indirect readers: the ranges it touches given what the memory holds when it runs.
 //
-// Steps are replayable: what changes from step to step lies in buffers. Row operations work on the first live[0] rows of
-// their views (a bucket); the other rows are neither read nor written.
+// Steps are replayable: what changes from step to step lies in buffers. Row operations work on the first live[0] rows
+// of their views (a bucket); the other rows are neither read nor written.
 #pragma once
 
 #include <cstdint>

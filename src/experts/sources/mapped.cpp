@@ -27,7 +27,8 @@ class MappedSource final : public PermanentSource {
     for (size_t i = 0; i < mappings_.size(); i++) {
       if (!mappings_[i]->failed()) continue;
       return Error{ErrorCode::kIo, format("{}: the file was cut or became unreadable while its pages were in use; "
-                                          "restore it and start again", paths_[i])};
+                                          "restore it and start again",
+                                          paths_[i])};
     }
     return {};
   }
@@ -45,7 +46,8 @@ class MappedSource final : public PermanentSource {
 
 }  // namespace
 
-Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout, Stats& stats) {
+Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout,
+                                                         Stats& stats) {
   auto source = std::make_unique<MappedSource>(layout, stats);
   RETURN_IF_ERROR(source->map(model));
   return std::unique_ptr<ExpertSource>(std::move(source));

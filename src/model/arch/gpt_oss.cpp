@@ -1,5 +1,5 @@
-// gpt-oss: 20b and 120b. Attention sinks, a sliding window on every other layer, biases everywhere, routing by a softmax
-// over the chosen logits, and a clamped activation.
+// gpt-oss: 20b and 120b. Attention sinks, a sliding window on every other layer, biases everywhere, routing by a
+// softmax over the chosen logits, and a clamped activation.
 #include "model/arch/layered.h"
 #include "model/blocks/attention.h"
 
@@ -31,11 +31,12 @@ Result<HParams> read(const Keys& keys) {
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
   const experts::ExpertFormula formula{
       .activation = experts::ExpertFormula::Activation::kSwigluClamped, .alpha = 1.702f, .limit = 7.0f};
-  return build_layered<AttentionBlock>(
-      spec, {.ffn_norm = "post_attention_norm.weight", .output_required = true, .moe = {.formula = formula, .biases = true},
-             .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-               return AttentionBlock::load(s, prefix, {.sinks = true, .biases = true});
-             }});
+  return build_layered<AttentionBlock>(spec, {.ffn_norm = "post_attention_norm.weight",
+                                              .output_required = true,
+                                              .moe = {.formula = formula, .biases = true},
+                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
+                                                return AttentionBlock::load(s, prefix, {.sinks = true, .biases = true});
+                                              }});
 }
 
 }  // namespace

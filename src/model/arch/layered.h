@@ -44,7 +44,8 @@ class LayeredNetwork final : public Network {
 
  private:
   void norm(const StepContext& ctx, const device::In<float>& gain) const {
-    ctx.stream.enqueue(device::RmsNorm{.x = ctx.hidden(), .gain = gain, .live = ctx.in.live(), .y = ctx.normed(), .eps = hp_.eps});
+    ctx.stream.enqueue(
+        device::RmsNorm{.x = ctx.hidden(), .gain = gain, .live = ctx.in.live(), .y = ctx.normed(), .eps = hp_.eps});
   }
   HParams hp_;
   int first_;

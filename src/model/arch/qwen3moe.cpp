@@ -1,5 +1,5 @@
-// qwen3moe: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder. Grouped-query attention with per-head norms on queries and keys,
-// softmax routing renormalised over the chosen experts.
+// qwen3moe: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder. Grouped-query attention with per-head norms on queries and
+// keys, softmax routing renormalised over the chosen experts.
 #include "model/arch/layered.h"
 #include "model/blocks/attention.h"
 
@@ -14,11 +14,12 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(
-      spec, {.ffn_norm = "ffn_norm.weight", .output_required = false, .moe = {},
-             .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-               return AttentionBlock::load(s, prefix, {.q_k_norm = true});
-             }});
+  return build_layered<AttentionBlock>(spec, {.ffn_norm = "ffn_norm.weight",
+                                              .output_required = false,
+                                              .moe = {},
+                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
+                                                return AttentionBlock::load(s, prefix, {.q_k_norm = true});
+                                              }});
 }
 
 }  // namespace

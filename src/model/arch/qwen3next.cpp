@@ -35,9 +35,11 @@ Result<device::DeltaShape> read_delta(const Keys& keys) {
   ASSIGN_OR_RETURN(const int64_t value_heads, keys.require_int("ssm.time_step_rank", 1, kMaxHeads));
   ASSIGN_OR_RETURN(const int64_t inner, keys.require_int("ssm.inner_size", 1, kMaxHeads * kMaxState));
   if (value_heads % key_heads != 0 || inner != value_heads * state) {
-    return Error{ErrorCode::kBadInput,
-                 format("{}: keys {}: inner_size {} has to be time_step_rank {} x state_size {}, and time_step_rank a multiple "
-                        "of group_count {}", keys.model().path(), keys.full("ssm.*"), inner, value_heads, state, key_heads)};
+    return Error{
+        ErrorCode::kBadInput,
+        format("{}: keys {}: inner_size {} has to be time_step_rank {} x state_size {}, and time_step_rank a multiple "
+               "of group_count {}",
+               keys.model().path(), keys.full("ssm.*"), inner, value_heads, state, key_heads)};
   }
   s.kernel = static_cast<int>(kernel);
   s.key_dim = s.value_dim = static_cast<int>(state);
@@ -72,8 +74,10 @@ Result<HybridMixer> load_mixer(const NetworkSpec& spec, const std::string& prefi
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<HybridMixer>(spec, {.ffn_norm = "post_attention_norm.weight", .output_required = false,
-                                           .moe = {.formula = {}, .shared_gate = true}, .load_mixer = load_mixer});
+  return build_layered<HybridMixer>(spec, {.ffn_norm = "post_attention_norm.weight",
+                                           .output_required = false,
+                                           .moe = {.formula = {}, .shared_gate = true},
+                                           .load_mixer = load_mixer});
 }
 
 }  // namespace

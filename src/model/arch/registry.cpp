@@ -17,8 +17,8 @@ Result<const ArchInfo*> find_architecture(const gguf::Model& model) {
     if (name == row->name) return row;
     known += (known.empty() ? "" : ", ") + std::string(row->name);
   }
-  return Error{ErrorCode::kUnsupported, format("{}: architecture '{}' is not supported; those that are: {}", model.path(),
-                                               printable(name), known)};
+  return Error{ErrorCode::kUnsupported, format("{}: architecture '{}' is not supported; those that are: {}",
+                                               model.path(), printable(name), known)};
 }
 
 }  // namespace strata::model

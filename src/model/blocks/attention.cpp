@@ -32,7 +32,8 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
     RETURN_IF_ERROR(project("attn_k", nq, nk));
     RETURN_IF_ERROR(project("attn_v", nq + nk, nv));
   }
-  ASSIGN_OR_RETURN(block.output_, loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
+  ASSIGN_OR_RETURN(block.output_,
+                   loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
   ASSIGN_OR_RETURN(block.output_bias_, bias("attn_output", hp.dim));
   if (options.q_k_norm) {
     ASSIGN_OR_RETURN(block.q_norm_, loader.vector(prefix + "attn_q_norm.weight", hp.key_dim));
@@ -58,20 +59,36 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
   const device::RowMap rows = ctx.in.row_map(ctx.rows);
   const int q_head_stride = hp.key_dim * (options_.gated ? 2 : 1);
   for (const Projection& p : projections_) {
-    ctx.stream.enqueue(device::MatMul{.w = p.weight, .x = ctx.normed(), .bias = p.bias, .live = ctx.in.live(),
+    ctx.stream.enqueue(device::MatMul{.w = p.weight,
+                                      .x = ctx.normed(),
+                                      .bias = p.bias,
+                                      .live = ctx.in.live(),
                                       .y = qkv.columns(p.column, p.weight.rows)});
   }
-  ctx.stream.enqueue(device::RopeAppend{.q = qkv.columns(0, nq), .k = qkv.columns(nq, nk),
-                                        .v = qkv.columns(nq + nk, hp.v_width()), .q_norm = q_norm_, .k_norm = k_norm_,
-                                        .cos_sin = ctx.cos_sin(), .rows = rows, .kv = ctx.state.kv(layer),
-                                        .n_heads = hp.n_heads, .q_head_stride = q_head_stride,
-                                        .interleaved = hp.rope_interleaved, .eps = hp.eps});
-  ctx.stream.enqueue(device::Attention{.q = qkv.columns(0, nq), .sinks = sinks_, .rows = rows, .kv = ctx.state.kv(layer),
-                                       .y = mixed, .n_heads = hp.n_heads, .q_head_stride = q_head_stride,
-                                       .gated = options_.gated, .window = hp.windows[static_cast<size_t>(layer)],
+  ctx.stream.enqueue(device::RopeAppend{.q = qkv.columns(0, nq),
+                                        .k = qkv.columns(nq, nk),
+                                        .v = qkv.columns(nq + nk, hp.v_width()),
+                                        .q_norm = q_norm_,
+                                        .k_norm = k_norm_,
+                                        .cos_sin = ctx.cos_sin(),
+                                        .rows = rows,
+                                        .kv = ctx.state.kv(layer),
+                                        .n_heads = hp.n_heads,
+                                        .q_head_stride = q_head_stride,
+                                        .interleaved = hp.rope_interleaved,
+                                        .eps = hp.eps});
+  ctx.stream.enqueue(device::Attention{.q = qkv.columns(0, nq),
+                                       .sinks = sinks_,
+                                       .rows = rows,
+                                       .kv = ctx.state.kv(layer),
+                                       .y = mixed,
+                                       .n_heads = hp.n_heads,
+                                       .q_head_stride = q_head_stride,
+                                       .gated = options_.gated,
+                                       .window = hp.windows[static_cast<size_t>(layer)],
                                        .scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim))});
-  ctx.stream.enqueue(device::MatMul{.w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(),
-                                    .y = ctx.hidden(), .accumulate = true});
+  ctx.stream.enqueue(device::MatMul{
+      .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.hidden(), .accumulate = true});
 }
 
 }  // namespace strata::model

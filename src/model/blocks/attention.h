@@ -9,16 +9,17 @@
 namespace strata::model {
 
 struct AttentionOptions {
-  bool gated = false;    // each head's query rows are followed by its gate rows
-  bool q_k_norm = false; // attn_q_norm and attn_k_norm are required
-  bool sinks = false;    // attn_sinks is required
-  bool biases = false;   // every projection has a bias; else those that the file has
+  bool gated = false;     // each head's query rows are followed by its gate rows
+  bool q_k_norm = false;  // attn_q_norm and attn_k_norm are required
+  bool sinks = false;     // attn_sinks is required
+  bool biases = false;    // every projection has a bias; else those that the file has
 };
 
 class AttentionBlock {
  public:
   // Loads blk.N.attn_q, attn_k, attn_v (or the fused attn_qkv), attn_output, and biases where the file has them.
-  static Result<AttentionBlock> load(const NetworkSpec& spec, const std::string& prefix, const AttentionOptions& options);
+  static Result<AttentionBlock> load(const NetworkSpec& spec, const std::string& prefix,
+                                     const AttentionOptions& options);
   void declare(const HParams& hp, Activations& act) const;
   // hidden += attention(normed)
   void enqueue(const StepContext& ctx, int layer) const;

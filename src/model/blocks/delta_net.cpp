@@ -3,8 +3,8 @@
 namespace strata::model {
 namespace {
 
-// Rows of the legacy ssm_in matrix, which stand per key head as q, k, v of its value heads, z of its value heads, in the
-// order q | k | v of all heads, and those of z.
+// Rows of the legacy ssm_in matrix, which stand per key head as q, k, v of its value heads, z of its value heads, in
+// the order q | k | v of all heads, and those of z.
 struct LegacyOrder {
   std::vector<int64_t> qkv, z;
 };
@@ -51,7 +51,8 @@ Status DeltaNetBlock::load_inputs(const NetworkSpec& spec, const std::string& pr
   return {};
 }
 
-Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::string& prefix, const DeltaNetOptions& options) {
+Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::string& prefix,
+                                          const DeltaNetOptions& options) {
   const device::DeltaShape& s = spec.hp.delta;
   WeightLoader& loader = spec.loader;
   DeltaNetBlock block;
@@ -61,7 +62,8 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
   ASSIGN_OR_RETURN(block.dt_bias_, loader.vector(prefix + "ssm_dt.bias", s.n_value_heads));
   ASSIGN_OR_RETURN(block.decay_, loader.vector(prefix + "ssm_a", s.n_value_heads));
   ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "ssm_norm.weight", s.value_dim));
-  ASSIGN_OR_RETURN(block.output_, loader.matrix(prefix + "ssm_out.weight", int64_t{s.n_value_heads} * s.value_dim, spec.hp.dim));
+  ASSIGN_OR_RETURN(block.output_,
+                   loader.matrix(prefix + "ssm_out.weight", int64_t{s.n_value_heads} * s.value_dim, spec.hp.dim));
   return block;
 }
 
@@ -98,16 +100,31 @@ void DeltaNetBlock::enqueue(const StepContext& ctx, int layer) const {
     project(beta_, ba.columns(0, heads));
     project(alpha_, ba.columns(heads, heads));
   }
-  ctx.stream.enqueue(device::DeltaConv{.x = raw, .taps = taps_, .conv_state = ctx.state.conv_state(layer),
-                                       .segments = segments, .y = qkv, .shape = s, .eps = hp.eps});
-  ctx.stream.enqueue(device::DeltaGates{.ba = ba, .dt_bias = dt_bias_, .decay = decay_, .live = live, .g_beta = g_beta,
-                                        .n_key_heads = s.n_key_heads, .grouped = options_.grouped_gates});
-  ctx.stream.enqueue(device::DeltaNet{.qkv = qkv, .g_beta = g_beta, .state = ctx.state.delta_state(layer),
-                                      .segments = segments, .y = out, .shape = s,
+  ctx.stream.enqueue(device::DeltaConv{.x = raw,
+                                       .taps = taps_,
+                                       .conv_state = ctx.state.conv_state(layer),
+                                       .segments = segments,
+                                       .y = qkv,
+                                       .shape = s,
+                                       .eps = hp.eps});
+  ctx.stream.enqueue(device::DeltaGates{.ba = ba,
+                                        .dt_bias = dt_bias_,
+                                        .decay = decay_,
+                                        .live = live,
+                                        .g_beta = g_beta,
+                                        .n_key_heads = s.n_key_heads,
+                                        .grouped = options_.grouped_gates});
+  ctx.stream.enqueue(device::DeltaNet{.qkv = qkv,
+                                      .g_beta = g_beta,
+                                      .state = ctx.state.delta_state(layer),
+                                      .segments = segments,
+                                      .y = out,
+                                      .shape = s,
                                       .chunk_min_rows = ctx.numeric.deterministic ? 0 : kDeltaChunkMinRows});
-  ctx.stream.enqueue(device::GatedNorm{.x = out, .z = z, .gain = norm_, .live = live,
-                                       .sigmoid_gate = options_.sigmoid_gate, .eps = hp.eps});
-  ctx.stream.enqueue(device::MatMul{.w = output_, .x = out, .bias = {}, .live = live, .y = ctx.hidden(), .accumulate = true});
+  ctx.stream.enqueue(device::GatedNorm{
+      .x = out, .z = z, .gain = norm_, .live = live, .sigmoid_gate = options_.sigmoid_gate, .eps = hp.eps});
+  ctx.stream.enqueue(
+      device::MatMul{.w = output_, .x = out, .bias = {}, .live = live, .y = ctx.hidden(), .accumulate = true});
 }
 
 }  // namespace strata::model

@@ -8,8 +8,9 @@
 namespace strata::model {
 
 struct DeltaNetOptions {
-  bool grouped_gates = false;  // one ssm_ba matrix grouped by key head (and the legacy ssm_in), else ssm_beta and ssm_alpha
-  bool sigmoid_gate = false;   // the output gate is sigmoid(z), else silu(z)
+  bool grouped_gates =
+      false;  // one ssm_ba matrix grouped by key head (and the legacy ssm_in), else ssm_beta and ssm_alpha
+  bool sigmoid_gate = false;  // the output gate is sigmoid(z), else silu(z)
 };
 
 // Prompts of at least this many rows use the chunk form.

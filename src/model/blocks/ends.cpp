@@ -36,10 +36,14 @@ void EndsBlock::declare(const HParams& hp, Activations& act) const {
 
 void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
   if (embed) {
-    ctx.stream.enqueue(device::Embed{.table = embedding_, .ids = ctx.in.ids(ctx.rows), .live = ctx.in.live(), .y = ctx.hidden()});
+    ctx.stream.enqueue(
+        device::Embed{.table = embedding_, .ids = ctx.in.ids(ctx.rows), .live = ctx.in.live(), .y = ctx.hidden()});
   }
-  ctx.stream.enqueue(device::RopeAngles{.positions = ctx.in.row_map(ctx.rows).positions, .inv_freq = inv_freq_,
-                                        .live = ctx.in.live(), .cos_sin = ctx.cos_sin(), .magnitude = rope_magnitude_});
+  ctx.stream.enqueue(device::RopeAngles{.positions = ctx.in.row_map(ctx.rows).positions,
+                                        .inv_freq = inv_freq_,
+                                        .live = ctx.in.live(),
+                                        .cos_sin = ctx.cos_sin(),
+                                        .magnitude = rope_magnitude_});
 }
 
 void EndsBlock::enqueue_head(const StepContext& ctx, int64_t outputs) const {
@@ -48,7 +52,8 @@ void EndsBlock::enqueue_head(const StepContext& ctx, int64_t outputs) const {
   const device::View<float> hidden = ctx.act.view(Act::kOutputHidden, outputs, hp.dim);
   const device::View<float> normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim);
   const device::View<float> logits = ctx.act.view(Act::kLogits, outputs, hp.n_vocab);
-  ctx.stream.enqueue(device::GatherRows{.x = ctx.hidden(), .rows = ctx.in.output_rows(outputs), .live = live, .y = hidden});
+  ctx.stream.enqueue(
+      device::GatherRows{.x = ctx.hidden(), .rows = ctx.in.output_rows(outputs), .live = live, .y = hidden});
   ctx.stream.enqueue(device::RmsNorm{.x = hidden, .gain = output_norm_, .live = live, .y = normed, .eps = hp.eps});
   ctx.stream.enqueue(device::MatMul{.w = output_, .x = normed, .bias = {}, .live = live, .y = logits});
 }

@@ -48,9 +48,15 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer) const {
   const device::In<int32_t> live = ctx.in.live();
   const device::View<int32_t> ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
   const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
-  ctx.stream.enqueue(device::Router{.w = router_, .x = ctx.normed(), .bias = router_bias_,
-                                    .selection_bias = selection_bias_, .live = live, .ids = ids, .weights = weights,
-                                    .logits = ctx.view(Act::kRouterLogits, hp.route.n_experts), .params = hp.route});
+  ctx.stream.enqueue(device::Router{.w = router_,
+                                    .x = ctx.normed(),
+                                    .bias = router_bias_,
+                                    .selection_bias = selection_bias_,
+                                    .live = live,
+                                    .ids = ids,
+                                    .weights = weights,
+                                    .logits = ctx.view(Act::kRouterLogits, hp.route.n_experts),
+                                    .params = hp.route});
   ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula_);
   if (hp.shared_ffn == 0) return;
 

@@ -1,0 +1,30 @@
+#include "engine/conversation.h"
+
+#include <algorithm>
+
+namespace strata::engine {
+
+Result<Conversation> Conversation::create(Engine& engine) {
+  ASSIGN_OR_RETURN(model::SequenceState sequence, engine.make_sequence());
+  const std::vector<bool>& recurrent = engine.hparams().recurrent;
+  const bool needs_marks = std::find(recurrent.begin(), recurrent.end(), true) != recurrent.end();
+  return Conversation(std::move(sequence), needs_marks);
+}
+
+Result<int64_t> Conversation::attach(std::span<const int32_t> prompt) {
+  ASSERT(!prompt.empty());
+  const size_t most = std::min(prompt.size() - 1, ids_.size());
+  auto keep = static_cast<int64_t>(
+      std::mismatch(ids_.begin(), ids_.begin() + static_cast<int64_t>(most), prompt.begin()).first - ids_.begin());
+  while (!sequence_.can_truncate(keep)) keep--;  // 0 always can
+  RETURN_IF_ERROR(sequence_.truncate(keep));
+  ids_.resize(static_cast<size_t>(keep));
+  return keep;
+}
+
+Status Conversation::mark() {
+  if (!needs_marks_) return {};
+  return sequence_.checkpoint_dropping_oldest();
+}
+
+}  // namespace strata::engine

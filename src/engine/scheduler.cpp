@@ -1,0 +1,289 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/format.h"
+#include "text/detokenizer.h"
+#include "text/repeat_guard.h"
+#include "text/stop.h"
+
+namespace strata::engine {
+namespace {
+
+// A prompt gets on by at least this many rows a step, however slow the machine is.
+constexpr int64_t kLeastChunkRows = 16;
+
+}  // namespace
+
+struct Scheduler::Request {
+  std::shared_ptr<RequestHandle> handle;
+  RequestListener* listener;
+  RequestParams params;
+  std::vector<int32_t> prompt;
+  Conversation* conversation;
+  std::optional<Conversation> own;  // when no conversation was given
+  text::Sampler sampler;
+  text::StreamDecoder decoder{text::InvalidBytes::kReplace};
+  text::StopStrings stops;
+  text::RepeatGuard repetition;
+  text::Logprobs logprobs;
+  int64_t prompt_done = 0;  // rows of the prompt that were computed or kept
+  int32_t next = -1;        // the answer's token that the next step computes
+  int64_t started_ns = 0, answer_started_ns = 0;
+  bool finished = false;
+  RequestResult result;
+
+  bool in_prompt() const { return prompt_done < static_cast<int64_t>(prompt.size()); }
+};
+
+Scheduler::Scheduler(Engine& engine, const text::Tokenizer& tokenizer, const SchedulerOptions& options, Clock& clock)
+    : engine_(engine), tokenizer_(tokenizer), options_(options), clock_(clock) {
+  // A step ends early only when nobody wants any of its rows.
+  engine_.set_interrupt([this] {
+    return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.request->handle->cancelled(); });
+  });
+}
+
+Scheduler::~Scheduler() { engine_.set_interrupt(nullptr); }
+
+Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversation, std::vector<int32_t> prompt,
+                                                         const RequestParams& params, RequestListener& listener) {
+  if (prompt.empty()) return Error{ErrorCode::kBadInput, "the prompt is empty; a model continues at least one token"};
+  if (static_cast<int64_t>(prompt.size()) > engine_.context()) {
+    return Error{ErrorCode::kBadInput,
+                 format("the prompt has {} tokens, but the context has room for {}; shorten it or raise --ctx",
+                        prompt.size(), engine_.context())};
+  }
+  for (const int32_t id : prompt) {
+    if (id < 0 || id >= engine_.n_vocab()) {
+      return Error{ErrorCode::kBadInput, format("token id {} is outside the vocabulary of {}", id, engine_.n_vocab())};
+    }
+  }
+  text::SamplerParams sampling = params.sampling;
+  if (params.ignore_eos) {
+    for (int32_t id = 0; id < tokenizer_.vocab_size(); id++) {
+      if (tokenizer_.is_end_of_generation(id)) sampling.suppress.push_back(id);
+    }
+  }
+  ASSIGN_OR_RETURN(text::Sampler sampler, text::Sampler::create(sampling, static_cast<int32_t>(engine_.n_vocab())));
+  ASSIGN_OR_RETURN(text::StopStrings stops, text::StopStrings::create(params.stops));
+  if (n_waiting_.load() >= options_.max_queued) {
+    return Error{ErrorCode::kNoMemory, format("{} requests are waiting already", options_.max_queued)};
+  }
+  auto handle = std::make_shared<RequestHandle>();
+  std::unique_ptr<Request> request(new Request{.handle = handle,
+                                               .listener = &listener,
+                                               .params = params,
+                                               .prompt = std::move(prompt),
+                                               .conversation = conversation,
+                                               .own = {},
+                                               .sampler = std::move(sampler),
+                                               .stops = std::move(stops),
+                                               .repetition = text::RepeatGuard(params.repeat_stop_tokens),
+                                               .logprobs = {},
+                                               .result = {}});
+  const LockGuard lock(mutex_);
+  arrivals_.push_back(std::move(request));
+  n_waiting_++;
+  return handle;
+}
+
+// The token loop: schedule, run, publish.
+bool Scheduler::step() {
+  admit();
+  take_cancelled();
+  form_step();
+  if (pieces_.empty()) {
+    retire();
+    return !running_.empty() || !queued_.empty();
+  }
+  run_step();
+  retire();
+  return true;
+}
+
+void Scheduler::admit() {
+  {
+    const LockGuard lock(mutex_);
+    while (!arrivals_.empty()) {
+      queued_.push_back(std::move(arrivals_.front()));
+      arrivals_.pop_front();
+    }
+  }
+  while (!queued_.empty()) {
+    Request& request = *queued_.front();
+    if (request.conversation == nullptr && !request.handle->cancelled()) {
+      Result<Conversation> own = Conversation::create(engine_);
+      if (!own.ok()) return;  // all sequences are in use: it waits for one
+      request.own.emplace(std::move(own).value());
+      request.conversation = &*request.own;
+    }
+    running_.push_back(std::move(queued_.front()));
+    queued_.pop_front();
+    n_waiting_--;
+    if (request.handle->cancelled()) continue;
+    request.started_ns = clock_.now_ns();
+    request.result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+    const Result<int64_t> kept = request.conversation->attach(request.prompt);
+    if (!kept.ok()) {
+      finish(request, Finish::kFailed, kept.error());
+      continue;
+    }
+    request.prompt_done = request.result.kept_tokens = *kept;
+    for (const int32_t id : request.prompt) request.sampler.accept(id);
+  }
+}
+
+void Scheduler::take_cancelled() {
+  for (const auto& request : running_) {
+    if (!request->finished && request->handle->cancelled()) finish(*request, Finish::kCancelled);
+  }
+  for (auto& request : queued_) {
+    if (!request->handle->cancelled()) continue;
+    finish(*request, Finish::kCancelled);
+    n_waiting_--;
+  }
+  std::erase_if(queued_, [](const auto& request) { return request->finished; });
+}
+
+// Rows that prompts may add to this step.
+int64_t Scheduler::chunk_rows() const {
+  const bool answering =
+      std::any_of(running_.begin(), running_.end(), [](const auto& r) { return !r->finished && !r->in_prompt(); });
+  if (!answering || prompt_rows_per_ns_ <= 0) return engine_.max_rows();
+  const double rows = prompt_rows_per_ns_ * static_cast<double>(options_.max_gap_ms) * 1e6;
+  return std::clamp(static_cast<int64_t>(std::min(rows, 1e9)), kLeastChunkRows, int64_t{engine_.max_rows()});
+}
+
+// A row for each running answer first, then as much of the prompts as fits, the oldest first.
+void Scheduler::form_step() {
+  pieces_.clear();
+  int64_t room = engine_.max_rows();
+  for (const auto& request : running_) {
+    if (request->finished || request->in_prompt()) continue;
+    pieces_.push_back({request.get(), {&request->next, 1}, 0, true});
+    room--;
+  }
+  int64_t prompt_room = std::min(room, chunk_rows());
+  for (const auto& request : running_) {
+    if (request->finished || !request->in_prompt() || prompt_room <= 0) continue;
+    const auto left = std::span<const int32_t>(request->prompt).subspan(static_cast<size_t>(request->prompt_done));
+    const auto n = std::min(static_cast<int64_t>(left.size()), prompt_room);
+    pieces_.push_back({request.get(), left.first(static_cast<size_t>(n)), 0, n == static_cast<int64_t>(left.size())});
+    prompt_room -= n;
+  }
+  int32_t row = 0;
+  batch_.clear();
+  for (Piece& piece : pieces_) {
+    row += static_cast<int32_t>(piece.ids.size());
+    piece.last_row = row - 1;
+    batch_.push_back({&piece.request->conversation->sequence(), piece.ids});
+  }
+}
+
+void Scheduler::run_step() {
+  const int64_t start_ns = clock_.now_ns();
+  if (const Status status = engine_.step(batch_); !status.ok()) {
+    for (const Piece& piece : pieces_) {
+      const bool cancelled = piece.request->handle->cancelled();
+      finish(*piece.request, cancelled ? Finish::kCancelled : Finish::kFailed, cancelled ? Status() : status);
+    }
+    return;
+  }
+  const int64_t end_ns = clock_.now_ns();
+  int64_t prompt_rows = 0;
+  for (const Piece& piece : pieces_) {
+    Request& request = *piece.request;
+    request.conversation->extended(piece.ids);
+    if (!request.in_prompt()) continue;
+    const int64_t rows = static_cast<int64_t>(piece.ids.size());
+    prompt_rows += rows;
+    request.prompt_done += rows;
+    request.listener->on_prompt(request.prompt_done, static_cast<int64_t>(request.prompt.size()));
+    if (request.in_prompt()) continue;
+    request.answer_started_ns = end_ns;
+    request.result.prompt_ns = end_ns - request.started_ns;
+    if (const Status status = request.conversation->mark(); !status.ok()) finish(request, Finish::kFailed, status);
+  }
+  if (prompt_rows >= kLeastChunkRows && end_ns > start_ns) {
+    const double rate = static_cast<double>(prompt_rows) / static_cast<double>(end_ns - start_ns);
+    prompt_rows_per_ns_ = prompt_rows_per_ns_ <= 0 ? rate : 0.5 * (prompt_rows_per_ns_ + rate);
+  }
+  sample_pieces();
+}
+
+void Scheduler::sample_pieces() {
+  std::vector<int32_t> rows;
+  std::vector<Request*> requests;
+  for (const Piece& piece : pieces_) {
+    if (!piece.sample || piece.request->finished) continue;
+    rows.push_back(piece.last_row);
+    requests.push_back(piece.request);
+  }
+  size_t i = 0;
+  const Status status = engine_.logits(rows, [&](int64_t, std::span<const float> logits) -> Status {
+    take_token(*requests[i++], logits);
+    return {};
+  });
+  if (status.ok()) return;
+  for (; i < requests.size(); i++) finish(*requests[i], Finish::kFailed, status);
+}
+
+void Scheduler::take_token(Request& request, std::span<const float> logits) {
+  if (request.params.max_tokens && request.result.answer_tokens >= *request.params.max_tokens) {
+    finish(request, Finish::kMaxTokens);
+    return;
+  }
+  const Result<int32_t> id = request.sampler.sample(logits);
+  if (!id.ok()) {
+    finish(request, Finish::kFailed, id.error());
+    return;
+  }
+  request.sampler.accept(*id);
+  if (tokenizer_.is_end_of_generation(*id)) {
+    finish(request, Finish::kEndOfText);
+    return;
+  }
+  publish(request, *id, logits);
+}
+
+void Scheduler::publish(Request& request, int32_t id, std::span<const float> logits) {
+  request.result.answer_tokens++;
+  if (request.params.n_logprobs) text::log_probabilities(logits, id, *request.params.n_logprobs, request.logprobs);
+  request.listener->on_token(id, request.params.n_logprobs ? &request.logprobs : nullptr);
+  const std::string text = request.stops.push(request.decoder.push(tokenizer_.piece(id, false)));
+  if (!text.empty()) request.listener->on_text(text);
+  request.next = id;
+  if (request.stops.matched()) {
+    finish(request, Finish::kStopString);
+  } else if (request.params.max_tokens && request.result.answer_tokens >= *request.params.max_tokens) {
+    finish(request, Finish::kMaxTokens);
+  } else if (request.repetition.push(id)) {
+    finish(request, Finish::kRepetition);
+  } else if (request.conversation->sequence().n_tokens() >= engine_.context()) {
+    finish(request, Finish::kContextFull);
+  }
+}
+
+void Scheduler::finish(Request& request, Finish reason, Status error) {
+  if (request.finished) return;
+  request.finished = true;
+  request.result.finish = reason;
+  request.result.error = std::move(error);
+  if (request.answer_started_ns != 0) request.result.answer_ns = clock_.now_ns() - request.answer_started_ns;
+  // What was held back in case a character or a stop string would go on.
+  const std::string text = request.stops.push(request.decoder.flush()) + request.stops.flush();
+  if (!text.empty()) request.listener->on_text(text);
+}
+
+// Finished requests give their sequences back before their owners hear of it.
+void Scheduler::retire() {
+  for (auto& request : running_) {
+    if (!request->finished) continue;
+    request->own.reset();
+    request->listener->on_finish(request->result);
+  }
+  std::erase_if(running_, [](const auto& request) { return request->finished; });
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,92 @@
+// Continuous batching: the rows of running answers and the chunks of prompts share steps; answers end, new requests
+// take their place.
+//
+// While answers run, a chunk of a prompt is cut so that no answer waits longer for its next token than max_gap_ms,
+// going by the measured speed. A request's text does not depend on what else is in its batch (but for the delta net's
+// chunk form, see EngineConfig::deterministic).
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "engine/conversation.h"
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "text/tokenizer.h"
+
+namespace strata::engine {
+
+struct SchedulerOptions {
+  int64_t max_gap_ms = 500;
+  size_t max_queued = 1024;  // requests that wait; more are refused
+};
+
+// A request as its owner sees it. Any thread.
+class RequestHandle {
+ public:
+  // Ends the request at the next layer (alone in its step) or step. Once is enough.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
+};
+
+// submit() and RequestHandle are for any thread; step() for the one that owns the engine. Must die before the engine,
+// with no request left or none that is to be heard of again.
+class Scheduler {
+ public:
+  Scheduler(Engine& engine, const text::Tokenizer& tokenizer, const SchedulerOptions& options, Clock& clock);
+  ~Scheduler();
+
+  // `conversation`: the one to continue, in use by no other request until on_finish; null for a sequence of its own.
+  // `listener` lives until on_finish. kBadInput for an empty prompt, one that leaves no room in the context, ids
+  // outside the vocabulary and parameters that can't be; kNoMemory when max_queued are waiting. Nothing is computed
+  // yet.
+  Result<std::shared_ptr<RequestHandle>> submit(Conversation* conversation, std::vector<int32_t> prompt,
+                                                const RequestParams& params, RequestListener& listener);
+
+  // One step for all that can run. False when there is nothing to do.
+  bool step();
+
+ private:
+  struct Request;
+  // A part of a step: rows of one request, and whether the last of them is to be sampled.
+  struct Piece {
+    Request* request;
+    std::span<const int32_t> ids;
+    int32_t last_row;
+    bool sample;
+  };
+
+  void take_cancelled();
+  void admit();
+  void form_step();
+  int64_t chunk_rows() const;
+  void run_step();
+  void sample_pieces();
+  void take_token(Request& request, std::span<const float> logits);
+  void publish(Request& request, int32_t id, std::span<const float> logits);
+  void finish(Request& request, Finish reason, Status error = {});
+  void retire();
+
+  Engine& engine_;
+  const text::Tokenizer& tokenizer_;
+  SchedulerOptions options_;
+  Clock& clock_;
+  Mutex mutex_;                                    // guards arrivals_
+  std::deque<std::unique_ptr<Request>> arrivals_;  // submitted, not yet seen by step()
+  std::deque<std::unique_ptr<Request>> queued_;    // waiting for a sequence
+  std::vector<std::unique_ptr<Request>> running_;
+  std::atomic<size_t> n_waiting_{0};  // arrivals and queued
+  std::vector<Piece> pieces_;         // of the step under way
+  std::vector<model::BatchRows> batch_;
+  double prompt_rows_per_ns_ = 0;  // measured, 0 before the first chunk
+};
+
+}  // namespace strata::engine
