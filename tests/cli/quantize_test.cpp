@@ -46,7 +46,8 @@ class QuantizeCommandTest : public ::testing::Test {
 TEST_F(QuantizeCommandTest, GivesTheGoldenBytes) {
   const std::vector<float> source = read_f32(golden_path("quant/rtn.src.f32.bin"));
   const std::string in = write_model(source, {512, 5});
-  for (const char* name : {"Q1_0", "Q2_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "NVFP4", "TQ1_0", "TQ2_0"}) {
+  for (const char* name : {"Q1_0", "Q2_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "MXFP4", "NVFP4", "TQ1_0",
+                           "TQ2_0"}) {
     ASSERT_TRUE(succeeded(strata({"quantize", in, out(), name, "--pure"}))) << name;
     const auto model = open_model(out());
     const gguf::TensorInfo& tensor = model->tensors().front();
