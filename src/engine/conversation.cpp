@@ -24,7 +24,9 @@ Result<int64_t> Conversation::attach(std::span<const int32_t> prompt) {
 
 Status Conversation::mark() {
   if (!needs_marks_) return {};
-  return sequence_.checkpoint_dropping_oldest();
+  Status marked = sequence_.checkpoint_dropping_oldest();
+  if (!marked.ok() && marked.error().code == ErrorCode::kNoMemory) return {};
+  return marked;
 }
 
 }  // namespace strata::engine

@@ -22,7 +22,8 @@ class Conversation {
   // The sequence was advanced by these tokens.
   void extended(std::span<const int32_t> ids) { ids_.insert(ids_.end(), ids.begin(), ids.end()); }
   // Remembers this place, so that a model with recurrent layers can come back to it; forgets the oldest such place when
-  // there is no room. Models that can go back anywhere don't need it.
+  // there is no room, and does nothing when all room is taken by others: that costs time later, and no more. Models
+  // that can go back anywhere don't need it.
   Status mark();
 
   model::SequenceState& sequence() { return sequence_; }

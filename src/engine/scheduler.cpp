@@ -40,7 +40,8 @@ Scheduler::Scheduler(Engine& engine, const text::Tokenizer& tokenizer, const Sch
     : engine_(engine), tokenizer_(tokenizer), options_(options), clock_(clock) {
   // A step ends early only when nobody wants any of its rows.
   engine_.set_interrupt([this] {
-    return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return p.request->handle->cancelled(); });
+    const auto cancelled = [](const Piece& piece) { return piece.request->handle->cancelled(); };
+    return !pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), cancelled);
   });
 }
 
@@ -93,13 +94,11 @@ bool Scheduler::step() {
   admit();
   take_cancelled();
   form_step();
-  if (pieces_.empty()) {
-    retire();
-    return !running_.empty() || !queued_.empty();
-  }
-  run_step();
+  const bool computing = !pieces_.empty();
+  if (computing) run_step();
+  pieces_.clear();  // they point to requests that retire() ends
   retire();
-  return true;
+  return computing || !running_.empty() || !queued_.empty();
 }
 
 void Scheduler::admit() {
@@ -138,12 +137,14 @@ void Scheduler::take_cancelled() {
   for (const auto& request : running_) {
     if (!request->finished && request->handle->cancelled()) finish(*request, Finish::kCancelled);
   }
+  // Those that wait behind others never get a sequence; retire() tells their owners.
   for (auto& request : queued_) {
     if (!request->handle->cancelled()) continue;
     finish(*request, Finish::kCancelled);
+    running_.push_back(std::move(request));
     n_waiting_--;
   }
-  std::erase_if(queued_, [](const auto& request) { return request->finished; });
+  std::erase(queued_, nullptr);
 }
 
 // Rows that prompts may add to this step.
@@ -203,6 +204,7 @@ void Scheduler::run_step() {
     if (request.in_prompt()) continue;
     request.answer_started_ns = end_ns;
     request.result.prompt_ns = end_ns - request.started_ns;
+    if (request.own) continue;  // nobody comes back to it
     if (const Status status = request.conversation->mark(); !status.ok()) finish(request, Finish::kFailed, status);
   }
   if (prompt_rows >= kLeastChunkRows && end_ns > start_ns) {
@@ -217,6 +219,10 @@ void Scheduler::sample_pieces() {
   std::vector<Request*> requests;
   for (const Piece& piece : pieces_) {
     if (!piece.sample || piece.request->finished) continue;
+    if (piece.request->handle->cancelled()) {
+      finish(*piece.request, Finish::kCancelled);
+      continue;
+    }
     rows.push_back(piece.last_row);
     requests.push_back(piece.request);
   }
@@ -272,7 +278,8 @@ void Scheduler::finish(Request& request, Finish reason, Status error) {
   request.result.error = std::move(error);
   if (request.answer_started_ns != 0) request.result.answer_ns = clock_.now_ns() - request.answer_started_ns;
   // What was held back in case a character or a stop string would go on.
-  const std::string text = request.stops.push(request.decoder.flush()) + request.stops.flush();
+  std::string text = request.stops.push(request.decoder.flush());
+  text += request.stops.flush();
   if (!text.empty()) request.listener->on_text(text);
 }
 
