@@ -6,11 +6,22 @@
     kScopeEngine | kScopeInspect | kScopeTokenize | kScopeQuantize,                                                   \
     "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model")                          \
   X(kPrompt, "prompt", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                               \
-    "Text to continue (-p); without one it is read from standard input")                                              \
+    "Text to continue (-p), or with --chat the message; without one it is read from standard input, and on a "        \
+    "terminal a chat begins")                                                                                         \
   X(kRaw, "raw", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun,                                                \
-    "Take the prompt as it is; so is every prompt, until chat templates are supported")                               \
+    "Continue the prompt as it is, as without --chat, and never begin a chat")                                        \
+  X(kChat, "chat", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun,                                              \
+    "Take the prompt as a message, put it into the model's chat template, and print the answer")                      \
+  X(kReasoning, "reasoning", SettingType::kChoice, "auto", 0, 0, "", "auto|on|off", kScopeRun,                        \
+    "Whether a model that can think first does, in chats; auto leaves it to the chat template")                       \
+  X(kEvaluation, "evaluation", SettingType::kChoice, "logprobs", 0, 0, "", "logprobs|perplexity|kl", kScopeEval,      \
+    "What to compute; the first word after eval")                                                                     \
   X(kIdsFile, "ids-file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                           \
     "File of the token ids to evaluate, separated by white space; - for standard input")                              \
+  X(kFile, "file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                                  \
+    "Text whose perplexity is computed; - for standard input")                                                        \
+  X(kReference, "reference", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                        \
+    "Log-probabilities of the same ids to compare with, as eval logprobs writes them")                                \
   X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeQuantize,                                   \
     "File that takes the results; it is replaced when they are complete")                                             \
   X(kType, "type", SettingType::kText, "", 0, 0, "", "", kScopeQuantize,                                              \
@@ -29,8 +40,8 @@
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \
     "Type of the KV cache; auto is f32 for eval and f16 for run")                                                     \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
-    "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, and for eval as many "     \
-    "as there are ids")                                                                                               \
+    "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
+    "there are ids, and for eval perplexity 512")                                                                     \
   X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeEngine | kScopeQuantize,            \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
@@ -55,7 +66,8 @@
   X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                                         \
     "Print counters and speed on stderr at the end")                                                                  \
   X(kPredict, "predict", SettingType::kInt, "auto", 0, 16777216, "tokens", "", kScopeRun,                             \
-    "Tokens to generate (-n); auto ends at the end-of-text token, at the latest after 512")                           \
+    "Tokens to generate (-n); auto ends at the end-of-text token, at the latest after 512, and in chats when the "    \
+    "context is full")                                                                                                \
   X(kTemp, "temp", SettingType::kFloat, "0.8", 0, 100, "", "", kScopeRun,                                             \
     "Sampling temperature; 0 takes the most probable token")                                                          \
   X(kTopK, "top-k", SettingType::kInt, "40", 0, 16777216, "tokens", "", kScopeRun,                                    \

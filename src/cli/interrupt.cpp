@@ -4,23 +4,36 @@ namespace strata::cli {
 namespace {
 
 std::atomic<bool> g_requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler stores it");
+std::atomic<engine::RequestHandle*> g_request{nullptr};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<engine::RequestHandle*>::is_always_lock_free,
+              "a signal handler uses them");
 
-void request(int) { g_requested.store(true, std::memory_order_relaxed); }
+void request_end(int) {
+  g_requested.store(true, std::memory_order_relaxed);
+  if (engine::RequestHandle* request = g_request.load(std::memory_order_relaxed)) request->cancel();
+}
 
 }  // namespace
 
-InterruptRequest::InterruptRequest() {
+InterruptRequest::InterruptRequest(engine::RequestHandle* request) {
   g_requested.store(false, std::memory_order_relaxed);
+  g_request.store(request, std::memory_order_relaxed);
   struct sigaction action {};
-  action.sa_handler = request;
+  action.sa_handler = request_end;
   // RESETHAND: the second signal meets the default. RESTART: no system call has to know about this.
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &previous_);
 }
 
-InterruptRequest::~InterruptRequest() { ::sigaction(SIGINT, &previous_, nullptr); }
+InterruptRequest::InterruptRequest() : InterruptRequest(static_cast<engine::RequestHandle*>(nullptr)) {}
+
+InterruptRequest::InterruptRequest(engine::RequestHandle& request) : InterruptRequest(&request) {}
+
+InterruptRequest::~InterruptRequest() {
+  ::sigaction(SIGINT, &previous_, nullptr);
+  g_request.store(nullptr, std::memory_order_relaxed);
+}
 
 const std::atomic<bool>& InterruptRequest::requested() const { return g_requested; }
 

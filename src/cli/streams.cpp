@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <system_error>
 
 #include <fcntl.h>
@@ -63,12 +64,20 @@ void prepare_streams() {
 
 bool stdin_is_terminal() { return ::isatty(STDIN_FILENO) == 1; }
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 Status write_stdout(std::string_view bytes) { return write_all(STDOUT_FILENO, bytes); }
 
 void write_stderr(std::string_view bytes) { static_cast<void>(write_all(STDERR_FILENO, bytes)); }
 
 std::string path_text(const std::string& path) { return printable(path, kMaxPathBytes); }
+
+Status check_output(const std::string& path, const char* what) {
+  std::error_code failed;
+  const std::filesystem::file_status status = std::filesystem::status(path, failed);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) return {};
+  return Error{ErrorCode::kBadInput, format("{} {}: this exists and is not a file", what, path_text(path))};
+}
 
 Result<std::string> read_stdin(uint64_t max_bytes) { return read_all(STDIN_FILENO, "standard input", max_bytes); }
 

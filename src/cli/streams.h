@@ -19,6 +19,7 @@ void prepare_streams();
 
 bool stdin_is_terminal();
 bool stdout_is_terminal();
+bool stderr_is_terminal();
 
 // Writes at once, unbuffered. When the reader is gone, kCancelled without a message: nobody is left to be told. kIo for
 // other failures.
@@ -28,6 +29,10 @@ void write_stderr(std::string_view bytes);
 
 // A path as messages show it.
 std::string path_text(const std::string& path);
+
+// Whether a result may be written under this name: what exists there and is not a file, a device for one, must not be
+// replaced by a file. kBadInput begins with `what`, a flag or a command.
+Status check_output(const std::string& path, const char* what);
 
 // Everything until the end; kBadInput for more than `max_bytes`.
 Result<std::string> read_stdin(uint64_t max_bytes);

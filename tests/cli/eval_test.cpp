@@ -1,15 +1,19 @@
 // Goal: the file that strata eval logprobs writes has the documented form and a peer's numbers, whatever the engine's
-// settings.
+// settings; perplexity and KL are what their definitions make of such rows.
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "cli/ids.h"
 #include "cli/models.h"
 #include "cli/program.h"
+#include "text/tokenizer.h"
 
 namespace strata::test {
 namespace {
@@ -156,6 +160,152 @@ TEST_F(EvalTest, PrintsStatsOnStderr) {
   for (const char* line : {"prompt_tokens 3\n", "prompt_tokens_per_second ", "tokens_forward 3\n", "steps 1\n"}) {
     EXPECT_NE(outcome.err.find(line), std::string::npos) << line << outcome.err;
   }
+}
+
+// The last line of perplexity: the value, its error, and how many tokens were scored.
+struct Perplexity {
+  double value = 0, error = 0;
+  int n = 0;
+};
+Perplexity parse_perplexity(const Outcome& outcome) {
+  EXPECT_TRUE(succeeded(outcome));
+  Perplexity p;
+  EXPECT_EQ(std::sscanf(outcome.out.c_str(), "perplexity: %lf +- %lf (%d tokens)", &p.value, &p.error, &p.n), 3)
+      << outcome.out;
+  return p;
+}
+
+// The same from the log-probabilities of every window, by the definition.
+TEST_F(EvalTest, PerplexityIsThatOfTheSecondHalvesOfTheWindows) {
+  const std::string text = read_file(STRATA_MODELS_DIR "/README.md").substr(0, 900);
+  const std::string file = dir_.file("text");
+  write_file(file, text);
+  for (const bool with_bos : {false, true}) {
+    SCOPED_TRACE(with_bos);
+    const std::string model = dir_.file("model.gguf");
+    write_file(model, with_bool(read_file(demo_model()), "tokenizer.ggml.add_bos_token", with_bos));
+    constexpr size_t kVocab = 8192;
+    const std::string id_text = strata({"tokenize", model, "--no-special"}, text).out;
+    const std::vector<int32_t> ids = *cli::parse_ids(id_text, kVocab, "");
+    std::vector<int32_t> front;
+    if (with_bos) front.push_back(text::Tokenizer::load(**gguf::Model::open(model, real_file_system())).value()->bos());
+    const size_t length = 50, step = length - front.size();
+    ASSERT_GE(ids.size(), 3 * step);
+    std::vector<double> nats;
+    for (size_t first = 0; first + step <= ids.size(); first += step) {
+      std::vector<int32_t> window = front;
+      window.insert(window.end(), ids.begin() + static_cast<std::ptrdiff_t>(first),
+                    ids.begin() + static_cast<std::ptrdiff_t>(first + step));
+      const std::vector<float> rows = eval(model, window);
+      for (size_t i = length / 2; i < length; i++) {
+        nats.push_back(-rows[(i - 1) * kVocab + static_cast<size_t>(window[i])]);
+      }
+    }
+    double mean = 0, variance = 0;
+    const auto n = static_cast<double>(nats.size());
+    for (const double x : nats) mean += x / n;
+    for (const double x : nats) variance += (x - mean) * (x - mean) / (n - 1);
+    const Perplexity p = parse_perplexity(strata({"eval", "perplexity", model, "--file", file, "--ctx", "50"}));
+    EXPECT_EQ(p.n, static_cast<int>(nats.size()));
+    // Both are printed with four digits after the point; the sums may differ by rounding.
+    EXPECT_NEAR(p.value, std::exp(mean), 2e-4 + 1e-6 * std::exp(mean));
+    EXPECT_NEAR(p.error, std::exp(mean) * std::sqrt(variance / n), 2e-4 + 1e-6 * std::exp(mean));
+  }
+}
+
+TEST_F(EvalTest, PerplexityOfATaleIsThatOfATrainedModel) {
+  const nlohmann::json json = nlohmann::json::parse(read_file(golden_path("demo/reference.json")));
+  const Outcome outcome = strata({"eval", "perplexity", demo_model(), "--file", "-", "--ctx", "16"},
+                                 json.at("text").get<std::string>());
+  const Perplexity p = parse_perplexity(outcome);
+  EXPECT_GT(p.value, 1);
+  EXPECT_LT(p.value, 200) << "of 8192 tokens; a model that knows nothing is surprised by all of them";
+}
+
+TEST_F(EvalTest, PerplexityRefusesTextsShorterThanAWindow) {
+  const Outcome outcome = strata({"eval", "perplexity", tiny_model(), "--file", "-"}, "Too short.");
+  EXPECT_TRUE(refused(outcome, 2, "but a window takes 512"));
+  EXPECT_TRUE(refused(strata({"eval", "perplexity", tiny_model(), "--file", dir_.file("none")}), 2, "none"));
+  EXPECT_TRUE(refused(strata({"eval", "perplexity", tiny_model(), "--file", "-", "--ctx", "3"}, "x"), 2, "--ctx 3"));
+}
+
+struct Kl {
+  double mean = -1, max = -1, same = -1;
+  int n = 0;
+};
+Kl parse_kl(const Outcome& outcome) {
+  EXPECT_TRUE(succeeded(outcome));
+  Kl kl;
+  EXPECT_EQ(std::sscanf(outcome.out.c_str(), "mean KL: %lf nats\nmax KL: %lf nats\nsame top token: %lf %% (%d tokens)",
+                        &kl.mean, &kl.max, &kl.same, &kl.n), 4) << outcome.out;
+  return kl;
+}
+
+class KlTest : public EvalTest {
+ protected:
+  void SetUp() override {
+    reference_ = tiny_reference();
+    rows_ = eval(tiny_model(), reference_.ids);
+    std::filesystem::rename(dir_.file("out.f32"), file_);
+  }
+  Outcome kl(const Args& more = {}) {
+    Args args = {"eval", "kl", tiny_model(), "--ids-file", dir_.file("ids.txt"), "--reference", file_};
+    args.insert(args.end(), more.begin(), more.end());
+    return strata(args);
+  }
+  void write_rows(const std::vector<float>& rows) {
+    write_file(file_, {reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float)});
+  }
+
+  Reference reference_;
+  std::vector<float> rows_;
+  const std::string file_ = dir_.file("reference.f32");
+};
+
+TEST_F(KlTest, AModelIsNotFarFromItself) {
+  const Kl same = parse_kl(kl());
+  EXPECT_EQ(same.mean, 0);
+  EXPECT_EQ(same.max, 0);
+  EXPECT_EQ(same.same, 100);
+  EXPECT_EQ(same.n, static_cast<int>(reference_.ids.size()));
+  const Kl coarser = parse_kl(kl({"--kv-type", "f16"}));
+  EXPECT_GT(coarser.max, 0);
+  EXPECT_GE(coarser.max, coarser.mean);
+  EXPECT_LT(coarser.max, 1e-3);
+}
+
+TEST_F(KlTest, IsTheDivergenceFromTheReference) {
+  // Two rows become other distributions, with the probabilities in the opposite order.
+  const std::vector<float> model = rows_;
+  double sum = 0, max = 0;
+  for (const size_t row : {size_t{1}, size_t{4}}) {
+    float* r = rows_.data() + row * 512;
+    std::reverse(r, r + 512);
+    double divergence = 0;
+    for (size_t i = 0; i < 512; i++) {
+      divergence += std::exp(double{r[i]}) * (double{r[i]} - double{model[row * 512 + i]});
+    }
+    sum += divergence;
+    max = std::max(max, divergence);
+  }
+  write_rows(rows_);
+  const Kl found = parse_kl(kl());
+  const auto n = static_cast<double>(reference_.ids.size());
+  EXPECT_NEAR(found.mean, sum / n, 1e-5 * sum);
+  EXPECT_NEAR(found.max, max, 1e-5 * max);
+  EXPECT_NEAR(found.same, 100 * (n - 2) / n, 0.01);
+}
+
+TEST_F(KlTest, RefusesReferencesThatAreNone) {
+  std::vector<float> rows = rows_;
+  rows[512 * 2 + 3] = NAN;
+  write_rows(rows);
+  EXPECT_TRUE(refused(kl(), 2, "row 2 is not made of log-probabilities"));
+  rows.pop_back();
+  write_rows(rows);
+  EXPECT_TRUE(refused(kl(), 2, "it belongs to other ids or another model"));
+  std::filesystem::remove(file_);
+  EXPECT_TRUE(refused(kl(), 2, file_));
 }
 
 }  // namespace

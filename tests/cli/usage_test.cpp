@@ -107,7 +107,10 @@ TEST(Usage, WrongCallsOfEval) {
   small_context.insert(small_context.end(), {"--ctx", "2"});
   expect_refusals({
       {{"eval"}, "eval logprobs MODEL"},
-      {{"eval", "perplexity", tiny_model()}, "'perplexity'"},
+      {{"eval", "speed", tiny_model()}, "'speed'"},
+      {{"eval", "perplexity", tiny_model()}, "eval perplexity needs --file FILE"},
+      {{"eval", "kl", tiny_model(), "--ids-file", good}, "eval kl needs --reference FILE"},
+      {{"eval", "kl", "--ids-file", good, "--reference", good}, "eval kl needs a model"},
       {{"eval", "logprobs"}, "needs a model"},
       {{"eval", "logprobs", tiny_model(), "x"}, "2 arguments"},
       {{"eval", "logprobs", tiny_model(), "--out", out}, "--ids-file"},

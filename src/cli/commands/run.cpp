@@ -1,24 +1,23 @@
-// strata run: continues a text.
-#include <unistd.h>
-
+// strata run: continues a text, answers a message, or holds a chat.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "base/random.h"
+#include "cli/answer_settings.h"
+#include "cli/chat/answer_writer.h"
+#include "cli/chat/chat.h"
+#include "cli/chat/loading_line.h"
+#include "cli/chat/turn_report.h"
 #include "cli/commands/commands.h"
-#include "cli/interrupt.h"
 #include "cli/model_choice.h"
-#include "cli/sampling.h"
 #include "cli/speed.h"
 #include "cli/streams.h"
-#include "engine/generate.h"
-#include "text/detokenizer.h"
-#include "text/repeat_guard.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr int64_t kAutoPredict = 512;
+// Places in a chat that a model with recurrent layers can go back to.
+constexpr int kChatCheckpoints = 4;
 
 Status take_words(Words words, Settings& settings) {
   if (words.size() > 2) {
@@ -38,103 +37,121 @@ Status take_words(Words words, Settings& settings) {
   return words.size() == 2 ? give(settings, Key::kPrompt, words[1]) : Status();
 }
 
+// Whether a person is there to talk, and has not asked for anything else.
+bool holds_chat(const Settings& settings) {
+  return !settings.is_set(Key::kPrompt) && !settings.on(Key::kRaw) && stdin_is_terminal() && stdout_is_terminal();
+}
+
 Status check_prompt_source(const Settings& settings) {
-  if (settings.is_set(Key::kPrompt) || !stdin_is_terminal()) return {};
+  if (settings.on(Key::kRaw) && settings.on(Key::kChat)) {
+    return Error{ErrorCode::kBadInput, "--raw and --chat exclude each other"};
+  }
+  if (settings.is_set(Key::kPrompt) || !stdin_is_terminal() || holds_chat(settings)) return {};
   return Error{ErrorCode::kBadInput,
                "no prompt; write strata run [MODEL] \"Once upon a time\", or see strata run --help"};
 }
 
 Result<std::string> read_prompt(const Settings& settings) {
   if (settings.is_set(Key::kPrompt)) return settings.text(Key::kPrompt);
-  return read_stdin(kMaxTextBytes);
+  ASSIGN_OR_RETURN(std::string text, read_stdin(kMaxTextBytes));
+  // The line end that echo and editors put behind a message is not part of it.
+  if (settings.on(Key::kChat) && text.ends_with('\n')) text.pop_back();
+  return text;
 }
 
-uint32_t seed_of(const Settings& settings) {
-  if (!settings.is_auto(Key::kSeed)) return static_cast<uint32_t>(settings.integer(Key::kSeed));
-  // Another one for every process, and within what --seed takes, so that an answer can be had again.
-  const uint64_t time = static_cast<uint64_t>(real_clock().now_ns());
-  return static_cast<uint32_t>(Random(time ^ (static_cast<uint64_t>(::getpid()) << 40)).next() >> 32);
-}
-
-Result<std::vector<int32_t>> encode_prompt(const text::Tokenizer& tokenizer, const std::string& prompt) {
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                   tokenizer.encode(prompt, {.parse_special = true, .add_bos = tokenizer.add_bos()}));
-  if (ids.empty()) {
+Result<ChatPrompt> raw_prompt(const text::Tokenizer& tokenizer, const std::string& text) {
+  ChatPrompt prompt;
+  ASSIGN_OR_RETURN(prompt.ids, tokenizer.encode(text, {.parse_special = true, .add_bos = tokenizer.add_bos()}));
+  if (prompt.ids.empty()) {
     return Error{ErrorCode::kBadInput,
                  "the prompt is empty, and this model has no token for the beginning of a text; give a prompt with -p"};
   }
-  return ids;
+  return prompt;
+}
+
+Result<ChatPrompt> message_prompt(const gguf::Model& model, const text::Tokenizer& tokenizer, const std::string& text,
+                                  std::optional<bool> thinking) {
+  if (text.empty()) return Error{ErrorCode::kBadInput, "the prompt is empty; give a message with -p"};
+  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(model, tokenizer));
+  Transcript transcript;
+  transcript.add_user(text);
+  return prompts.make(transcript, thinking);
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(const gguf::Model& model, const std::string& path,
+                                                    const engine::EngineConfig& config, Stats& stats) {
+  const LoadingLine line(path_text(path));
+  return engine::Engine::open(model, config, stats);
 }
 
 // Says why an answer is not as long as it was to be; kCancelled when the user stopped it.
-Status report_stop(const engine::GenerateResult& result, int64_t context) {
-  if (result.stop == engine::StopReason::kContextFull) {
-    write_stderr(format("strata: the context of {} tokens is full; --ctx makes it larger\n", context));
-  }
-  if (result.stop == engine::StopReason::kCancelled) {
-    return Error{ErrorCode::kCancelled, format("interrupted after {} tokens", result.n_tokens)};
-  }
+Status report_stop(const engine::RequestResult& result, const Settings& settings, int64_t context) {
+  const std::string reason = cut_reason(result, context, settings.integer(Key::kRepeatStopTokens));
+  if (result.finish == engine::Finish::kCancelled) return Error{ErrorCode::kCancelled, reason};
+  if (!reason.empty() && result.finish != engine::Finish::kMaxTokens) write_stderr("strata: " + reason + "\n");
   return {};
 }
 
-struct AnswerLimits {
-  int64_t max_tokens;
-  int64_t repeat_stop_tokens;  // the same token this often in a row ends the answer; 0 never
-};
-
-// The answer to stdout, token by token. On a terminal the prompt comes before it and a line end after it.
-Result<engine::GenerateResult> answer(engine::Engine& engine, const text::Tokenizer& tokenizer, text::Sampler& sampler,
-                                      const std::string& prompt, std::span<const int32_t> ids, AnswerLimits limits) {
+// The answer to stdout as it comes. On a terminal a text that is continued comes before it, and a line end after it.
+Result<engine::RequestResult> write_answer(engine::Engine& engine, const text::Tokenizer& tokenizer, ChatPrompt prompt,
+                                           const engine::RequestParams& params, const std::string& text_before) {
   const bool terminal = stdout_is_terminal();
-  ASSIGN_OR_RETURN(model::SequenceState sequence, engine.make_sequence());
-  if (terminal) RETURN_IF_ERROR(write_stdout(prompt));
-  text::StreamDecoder decoder(text::InvalidBytes::kReplace);
-  const InterruptRequest interrupt;
-  engine::GenerateOptions options{.max_tokens = limits.max_tokens, .cancel = &interrupt.requested()};
-  for (const int32_t id : ids) sampler.accept(id);
-  text::RepeatGuard guard(limits.repeat_stop_tokens);
-  int64_t n_tokens = 0;
-  const auto publish = [&](int32_t id) -> Status {
-    sampler.accept(id);
-    ++n_tokens;
-    if (guard.push(id)) {
-      options.max_tokens = n_tokens;  // looked at after every token
-      write_stderr(format("strata: the model repeats one token; the answer ends after {} in a row "
-                          "(--repeat-stop-tokens)\n", limits.repeat_stop_tokens));
-    }
-    return write_stdout(decoder.push(tokenizer.piece(id, false)));
-  };
-  Result<engine::GenerateResult> result =
-      engine::generate(engine, sequence, tokenizer, sampler, ids, options, publish);
+  if (terminal) RETURN_IF_ERROR(write_stdout(text_before));
+  engine::Scheduler scheduler(engine, tokenizer, {}, real_clock());
+  AnswerWriter writer(std::move(prompt.splitter));
+  Result<engine::RequestResult> result = writer.run(scheduler, nullptr, std::move(prompt.ids), params);
+  if (!terminal) return result;
   // The characters so far belong to the user even when the rest failed.
-  const Status flushed = write_stdout(decoder.flush() + (terminal ? "\n" : ""));
-  if (result.ok() && !flushed.ok()) return flushed.error();
+  const Status ended = write_stdout("\n");
+  if (result.ok() && !ended.ok()) return ended.error();
   return result;
+}
+
+void report_stats(const Stats& stats, const engine::RequestResult& result, uint32_t seed) {
+  write_stderr(stats.to_text() + speed_text("prompt", result.prompt_tokens, result.prompt_ns) +
+               speed_text("generated", result.answer_tokens, result.answer_ns) + format("seed {}\n", seed));
+}
+
+Status answer_once(const Settings& settings, const engine::EngineConfig& config) {
+  ASSIGN_OR_RETURN(const std::string path, model_path(settings));
+  ASSIGN_OR_RETURN(const auto model, open_model(path));
+  ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
+  ASSIGN_OR_RETURN(const std::string text, read_prompt(settings));
+  const bool chat = settings.on(Key::kChat);
+  ASSIGN_OR_RETURN(ChatPrompt prompt, chat ? message_prompt(*model, *tokenizer, text, thinking_of(settings))
+                                           : raw_prompt(*tokenizer, text));
+  const uint32_t seed = seed_of(settings);
+  const std::optional<int64_t> auto_predict = chat ? std::nullopt : std::optional(kAutoPredict);
+  ASSIGN_OR_RETURN(const engine::RequestParams params,
+                   request_params(settings, *model, *tokenizer, seed, auto_predict));
+  Stats stats;
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, path, config, stats));
+  ASSIGN_OR_RETURN(const engine::RequestResult result,
+                   write_answer(*engine, *tokenizer, std::move(prompt), params, chat ? "" : text));
+  if (settings.on(Key::kStats)) report_stats(stats, result, seed);
+  return report_stop(result, settings, engine->context());
+}
+
+Status hold_chat(const Settings& settings, engine::EngineConfig config) {
+  config.max_checkpoints = kChatCheckpoints;
+  ASSIGN_OR_RETURN(const std::string path, model_path(settings));
+  ASSIGN_OR_RETURN(const auto model, open_model(path));
+  ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
+  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(*model, *tokenizer));
+  Stats stats;
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, path, config, stats));
+  const ChatParts parts{
+      .model = *model, .tokenizer = *tokenizer, .prompts = prompts, .engine = *engine, .stats = stats};
+  ASSIGN_OR_RETURN(const auto chat, Chat::create(parts, settings));
+  RETURN_IF_ERROR(chat->run());
+  if (settings.on(Key::kStats)) write_stderr(stats.to_text());
+  return {};
 }
 
 Status run(const Settings& settings) {
   RETURN_IF_ERROR(check_prompt_source(settings));
   ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, kernels::KvType::kF16));
-  ASSIGN_OR_RETURN(const std::string path, model_path(settings));
-  ASSIGN_OR_RETURN(const auto model, open_model(path));
-  ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
-  ASSIGN_OR_RETURN(const std::string prompt, read_prompt(settings));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, encode_prompt(*tokenizer, prompt));
-  const uint32_t seed = seed_of(settings);
-  ASSIGN_OR_RETURN(const text::SamplerParams sampling, sampler_params(settings, *model, *tokenizer, seed));
-
-  Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(*model, config, stats));
-  ASSIGN_OR_RETURN(text::Sampler sampler, text::Sampler::create(sampling, static_cast<int32_t>(engine->n_vocab())));
-  const AnswerLimits limits{
-      .max_tokens = settings.is_auto(Key::kPredict) ? kAutoPredict : settings.integer(Key::kPredict),
-      .repeat_stop_tokens = settings.integer(Key::kRepeatStopTokens)};
-  ASSIGN_OR_RETURN(const engine::GenerateResult result, answer(*engine, *tokenizer, sampler, prompt, ids, limits));
-  if (settings.on(Key::kStats)) {
-    write_stderr(stats.to_text() + speed_text("prompt", static_cast<int64_t>(ids.size()), result.prefill_ns) +
-                 speed_text("generated", result.n_tokens, result.generate_ns) + format("seed {}\n", seed));
-  }
-  return report_stop(result, engine->context());
+  return holds_chat(settings) ? hold_chat(settings, config) : answer_once(settings, config);
 }
 
 }  // namespace
@@ -142,7 +159,8 @@ Status run(const Settings& settings) {
 const Command kRunCommand = {
     .name = "run",
     .arguments = "[MODEL] [PROMPT]",
-    .summary = "Continue a text; an argument that exists, ends in .gguf or has a slash is the model, else the prompt",
+    .summary = "Chat on the terminal, or continue a text; an argument that exists, ends in .gguf or has a slash is the "
+               "model",
     .scope = kScopeRun,
     .take_words = take_words,
     .run = run,
