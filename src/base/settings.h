@@ -31,6 +31,7 @@ enum SettingScope : uint32_t {
   kScopeTokenize = 1u << 3,  // tokenize and detokenize
   kScopeGlobal = 1u << 4,    // every command
   kScopeQuantize = 1u << 5,
+  kScopeTemplate = 1u << 6,
   kScopeEngine = kScopeRun | kScopeEval,  // whatever computes with a model
 };
 

@@ -47,6 +47,7 @@ std::string commands(uint32_t scope) {
   add(kScopeInspect, "inspect");
   add(kScopeTokenize, "tokenize, detokenize");
   add(kScopeQuantize, "quantize");
+  add(kScopeTemplate, "template");
   return out;
 }
 

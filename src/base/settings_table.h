@@ -3,7 +3,7 @@
 
 #define STRATA_SETTINGS(X)                                                                                            \
   X(kModel, "model", SettingType::kText, "", 0, 0, "", "",                                                            \
-    kScopeEngine | kScopeInspect | kScopeTokenize | kScopeQuantize,                                                   \
+    kScopeEngine | kScopeInspect | kScopeTokenize | kScopeQuantize | kScopeTemplate,                                  \
     "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model")                          \
   X(kPrompt, "prompt", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                               \
     "Text to continue (-p), or with --chat the message; without one it is read from standard input, and on a "        \
@@ -35,6 +35,15 @@
     "Print JSON instead of text")                                                                                     \
   X(kSpecial, "special", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTokenize,                                    \
     "Tokenize the texts of special tokens as those tokens; detokenize special tokens as their texts")                 \
+  X(kMessages, "messages", SettingType::kText, "", 0, 0, "", "", kScopeTemplate,                                      \
+    "File of the conversation: a JSON array of messages with role and content; - for standard input")                 \
+  X(kTools, "tools", SettingType::kText, "", 0, 0, "", "", kScopeTemplate,                                            \
+    "File of the tools the model may call: a JSON array; empty for none")                                             \
+  X(kGenerationPrompt, "generation-prompt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTemplate,                 \
+    "End the prompt with the beginning of an answer")                                                                 \
+  X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate,                             \
+    "Use this instead of the model's chat template: a file, or chatml, llama2, mistral, glm4, deepseek3, llama3, "    \
+    "harmony or deepseek2; empty for the model's")                                                                    \
   X(kAct, "act", SettingType::kChoice, "f32", 0, 0, "", "f32", kScopeEngine,                                          \
     "Type that activations are rounded to before matrix products; f32 does not round")                                \
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \

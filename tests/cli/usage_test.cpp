@@ -40,7 +40,7 @@ TEST(Usage, UnknownWords) {
       {{"settings", "x"}, "unexpected argument 'x'"},
       {{"settings", "--temp", "1"}, "unknown flag '--temp'"},
   });
-  for (const char* later : {"serve", "bench", "plan", "profile", "template"}) {
+  for (const char* later : {"serve", "bench", "plan", "profile"}) {
     if (cli::find_command(later) != nullptr) continue;
     EXPECT_TRUE(refused(strata({later, "x"}), 2, "this version does not have the command " + std::string(later)));
   }

@@ -11,6 +11,7 @@ extern const Command kEvalCommand;
 extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
 extern const Command kQuantizeCommand;
+extern const Command kTemplateCommand;
 extern const Command kSettingsCommand;
 
 }  // namespace strata::cli

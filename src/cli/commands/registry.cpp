@@ -5,7 +5,7 @@ namespace {
 
 const Command* const kRows[] = {&kRunCommand,      &kInspectCommand,    &kEvalCommand,
                                 &kTokenizeCommand, &kDetokenizeCommand, &kQuantizeCommand,
-                                &kSettingsCommand};
+                                &kTemplateCommand, &kSettingsCommand};
 
 }  // namespace
 
