@@ -67,9 +67,8 @@ void find_call_abilities(const Prober& prober, const Json& content, ChatAbilitie
   const std::string with_object = prober.text_or_nothing(tool_conversation(content, Json::parse(kArguments)));
   const std::string with_text = prober.text_or_nothing(tool_conversation(content, kArguments));
   // Python's notation of an object is what a template writes that expected a string.
-  abilities.object_arguments = contains(with_object, kToolName) && contains(with_object, "probe_key") &&
-                               !contains(with_object, kPythonArguments);
-  abilities.text_arguments = contains(with_text, kToolName) && contains(with_text, kArguments);
+  abilities.object_arguments = contains(with_object, "probe_key") && !contains(with_object, kPythonArguments);
+  abilities.text_arguments = contains(with_text, kArguments);
 }
 
 }  // namespace
