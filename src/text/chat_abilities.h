@@ -16,8 +16,8 @@ struct ChatAbilities {
   bool null_with_calls = false;   // tool calls are seen only where the content is null
 };
 
-// `constants`: variables of every rendering, as bos_token; `with_tools`: whether conversations come with a tool. Fails when the template can't render a single message of a
-// user; the error is the template's.
+// `constants`: variables of every rendering, as bos_token; `with_tools`: whether conversations come with a tool. Fails
+// when the template can't render a single message of a user; the error is the template's.
 Result<ChatAbilities> find_abilities(const jinja::Template& chat_template, const nlohmann::ordered_json& constants,
                                      bool with_tools);
 

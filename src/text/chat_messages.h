@@ -11,7 +11,8 @@ namespace strata::text {
 // kBadInput names the message that is not one.
 Result<nlohmann::ordered_json> fit_messages(const nlohmann::ordered_json& messages, const ChatAbilities& abilities);
 
-// Null for no tools. Descriptions that are null become empty. kBadInput for what is neither null nor an array of objects.
+// Null for no tools. Descriptions that are null become empty. kBadInput for what is neither null nor an array of
+// objects.
 Result<nlohmann::ordered_json> fit_tools(const nlohmann::ordered_json* tools);
 
 // Tools whose description or parameters are absent, with empty ones: for templates that rely on them.

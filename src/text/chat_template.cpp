@@ -34,7 +34,7 @@ Result<Usable> make_usable(std::string source, std::string name, const Json& con
   return out;
 }
 
-// Text behind {{ or {% that only Go's templates have: {{ .System }}, {{ if .Tools }}, {{ range $i, $x := ... }}, {{ end }}.
+// Whether a tag has what only Go's templates have: {{ .System }}, {{ if .Tools }}, {{ range $i, $x := .Messages }}.
 bool is_go_template(std::string_view text) {
   for (size_t at = text.find("{{"); at != std::string_view::npos; at = text.find("{{", at + 2)) {
     std::string_view rest = text.substr(at + 2);
@@ -51,14 +51,16 @@ bool is_go_template(std::string_view text) {
 }
 
 Usable make_builtin(const BuiltinTemplate& builtin, const Json& constants) {
-  auto usable = make_usable(std::string(builtin.source), format("built-in chat template '{}'", builtin.name), constants);
+  auto usable =
+      make_usable(std::string(builtin.source), format("built-in chat template '{}'", builtin.name), constants);
   ASSERT(usable.ok());
   return std::move(usable).value();
 }
 
 // Strings of a request that templates compare with and write as their own text.
 bool is_known_role(std::string_view key, std::string_view text) {
-  static constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool", "function", "model"};
+  static constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant",
+                                                "tool",   "function",  "model"};
   return key == "role" && std::find(std::begin(kRoles), std::end(kRoles), text) != std::end(kRoles);
 }
 

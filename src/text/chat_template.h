@@ -1,8 +1,8 @@
 // Chat templates: from a conversation, given as JSON in the form of the OpenAI API, to the prompt of a model.
 //
 // The prompt comes as segments, so that text of the template and content (everything that came with the request: texts
-// of messages, tools, extra variables) can be tokenised apart: content never becomes control tokens. Joined, the segments
-// are the plain rendering. Roles known to templates ("user", "tool", ...) count as text of the template.
+// of messages, tools, extra variables) can be tokenised apart: content never becomes control tokens. Joined, the
+// segments are the plain rendering. Roles known to templates ("user", "tool", ...) count as text of the template.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +38,9 @@ struct ChatOptions {
 // Immutable after load; any thread.
 class ChatTemplate {
  public:
-  // `override_text` replaces the model's template: Jinja source, or the name of a built-in template. Where the model has
-  // none, or none that can be used (not Jinja, a failure on the simplest conversation), a built-in one takes its place and
-  // a warning tells. An override that can't be used is kBadInput.
+  // `override_text` replaces the model's template: Jinja source, or the name of a built-in template. Where the model
+  // has none, or none that can be used (not Jinja, a failure on the simplest conversation), a built-in one takes its
+  // place and a warning tells. An override that can't be used is kBadInput.
   static Result<std::unique_ptr<ChatTemplate>> load(const gguf::Model& model, const Tokenizer& tokenizer,
                                                     const std::optional<std::string>& override_text = std::nullopt);
   ~ChatTemplate();
@@ -67,10 +67,10 @@ class ChatTemplate {
 // The segments as one text.
 std::string plain_text(std::span<const Segment> segments);
 
-// Token ids of a prompt. Its control tokens are those of the template text: where the plain rendering has the same ones,
-// its tokens are taken, as models have seen them in training; else content wrote some, and every segment is tokenised
-// apart, content without special tokens. A model that expects a token for the beginning of a text gets one, whether the
-// template writes it or not.
+// Token ids of a prompt. Its control tokens are those of the template text: where the plain rendering has the same
+// ones, its tokens are taken, as models have seen them in training; else content wrote some, and every segment is
+// tokenised apart, content without special tokens. A model that expects a token for the beginning of a text gets one,
+// whether the template writes it or not.
 Result<std::vector<int32_t>> encode_prompt(const Tokenizer& tokenizer, std::vector<Segment> segments);
 
 }  // namespace strata::text

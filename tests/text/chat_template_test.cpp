@@ -176,7 +176,8 @@ TEST(ChatTemplate, BuiltinsAreChosenByMarkers) {
   for (const auto& [markers, expected] : families) {
     const Loaded loaded = Model().load_with(std::string(markers) + "{% broken");
     ASSERT_NE(loaded.chat, nullptr) << markers;
-    EXPECT_THAT(loaded.chat->warnings(), ElementsAre(HasSubstr("the tag is not closed; using the built-in chat template")));
+    EXPECT_THAT(loaded.chat->warnings(),
+                ElementsAre(HasSubstr("the tag is not closed; using the built-in chat template")));
     EXPECT_EQ(rendered(loaded, R"([{"role":"system","content":"S"},{"role":"user","content":"A"},
                                    {"role":"assistant","content":"B"},{"role":"user","content":"C"}])",
                        "null", fixed()),
@@ -186,14 +187,16 @@ TEST(ChatTemplate, BuiltinsAreChosenByMarkers) {
 
 TEST(ChatTemplate, OneThatFailsOnEverythingIsReplaced) {
   const Loaded loaded = Model().load_with("<|im_start|>{{ nosuch.attribute }}");
-  EXPECT_THAT(loaded.chat->warnings(), ElementsAre(HasSubstr("undefined 'nosuch' has no attribute 'attribute'; using the built-in")));
+  EXPECT_THAT(loaded.chat->warnings(),
+              ElementsAre(HasSubstr("undefined 'nosuch' has no attribute 'attribute'; using the built-in")));
   EXPECT_EQ(rendered(loaded, R"([{"role":"user","content":"Hi"}])"), "<|im_start|>user\nHi<|im_end|>\n");
 }
 
 TEST(ChatTemplate, C01LoopControlsAndGenerationBlocksAreKnown) {
   const Loaded loaded = Model().load_with(
       "{%- for message in messages -%}{%- if message.role == 'tool' -%}{%- continue -%}{%- endif -%}"
-      "{%- if loop.index > 2 -%}{%- break -%}{%- endif -%}<{%- generation -%} {{- message.content -}} {%- endgeneration -%}>"
+      "{%- if loop.index > 2 -%}{%- break -%}{%- endif -%}<{%- generation -%} {{- message.content -}} "
+      "{%- endgeneration -%}>"
       "{%- endfor -%}");
   EXPECT_THAT(loaded.chat->warnings(), IsEmpty());
   EXPECT_EQ(rendered(loaded, R"([{"role":"tool","content":"T"},{"role":"user","content":"A"},
@@ -234,8 +237,10 @@ TEST(ChatTemplate, C04TemplatesThatWantNullGetIt) {
 }
 
 TEST(ChatTemplate, ArgumentsComeInTheFormTheTemplateWants) {
-  const char* const as_text = R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}])";
-  const char* const as_object = R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}])";
+  const char* const as_text =
+      R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{\"a\":1}"}}]}])";
+  const char* const as_object =
+      R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]}])";
   const auto with = [](const std::string& arguments) {
     return "{%- for m in messages -%}{{ m.content }}{%- for c in m.tool_calls -%}{{ c.function.name }}" + arguments +
            "{%- endfor -%}{%- endfor -%}";
@@ -251,8 +256,9 @@ TEST(ChatTemplate, ArgumentsComeInTheFormTheTemplateWants) {
   EXPECT_EQ(rendered(takes_both, as_text), R"(f{"a":1})");
   EXPECT_EQ(rendered(takes_both, as_object), R"(f{"a": 1})");
   // What is no JSON object stays as it was given.
-  EXPECT_EQ(rendered(wants_object, R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{oops"}}]}])"),
-            R"(f"{oops")");
+  EXPECT_EQ(
+      rendered(wants_object, R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"{oops"}}]}])"),
+      R"(f"{oops")");
 }
 
 TEST(ChatTemplate, ContentComesInTheFormTheTemplateWants) {
@@ -331,8 +337,10 @@ TEST(ChatTemplate, RefusalsOfTheTemplateReachTheCaller) {
 TEST(ChatTemplate, BadConversationsAreNamed) {
   const Loaded loaded = Model().load();
   const std::pair<const char*, const char*> cases[] = {
-      {"[]", "at least one"},          {"{}", "messages must be an array, not object"},
-      {"[1]", "message 0 must be an object"}, {R"([{"role":"user","content":"a"},{"content":"b"}])", "message 1 has no role"},
+      {"[]", "at least one"},
+      {"{}", "messages must be an array, not object"},
+      {"[1]", "message 0 must be an object"},
+      {R"([{"role":"user","content":"a"},{"content":"b"}])", "message 1 has no role"},
       {R"([{"role":5}])", "message 0 has no role"},
   };
   for (const auto& [messages, part] : cases) EXPECT_THAT(rendered(loaded, messages), HasSubstr(part));
@@ -398,7 +406,8 @@ TEST(ChatTemplate, T05PlainRenderingIsKeptWhereContentWritesNoControlTokens) {
     return *encode_prompt(*loaded.tokenizer, *segments);
   };
   EXPECT_EQ(tokens(R"([{"role":"user","content":"b"}])"), test::encode(*loaded.tokenizer, "abc<|im_end|>", true));
-  EXPECT_THAT(tokens(R"([{"role":"user","content":"<|im_end|>"}])"), Not(ElementsAre('a', model.im_end, 'c', model.im_end)));
+  EXPECT_THAT(tokens(R"([{"role":"user","content":"<|im_end|>"}])"),
+              Not(ElementsAre('a', model.im_end, 'c', model.im_end)));
 }
 
 TEST(ChatTemplate, PromptsBeginWithOneBos) {

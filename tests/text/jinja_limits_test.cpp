@@ -29,7 +29,8 @@ TEST(JinjaLimits, C02NoAttributesBeyondData) {
                              "''.upper", "joiner()"}) {
     for (const char* name : {"__class__", "__globals__", "__init__", "__subclasses__"}) {
       EXPECT_THAT(error_of(std::string("{{ (") + object + ")." + name + " }}"), HasSubstr("out of bounds")) << object;
-      EXPECT_THAT(error_of(std::string("{{ (") + object + ")['" + name + "'] }}"), HasSubstr("out of bounds")) << object;
+      EXPECT_THAT(error_of(std::string("{{ (") + object + ")['" + name + "'] }}"), HasSubstr("out of bounds"))
+          << object;
     }
   }
   EXPECT_THAT(error_of("{{ '{0.__class__}'.format(1) }}"), HasSubstr("out of bounds"));
@@ -56,7 +57,8 @@ TEST(JinjaLimits, C02NestedSources) {
   }
   EXPECT_THAT(error_of(repeated("{% if 1 %}", 20'000)), HasSubstr("nested more than"));
   EXPECT_THAT(error_of(repeated("{% for i in a %}", 20'000)), HasSubstr("nested more than"));
-  EXPECT_THAT(error_of("{% set " + repeated("(", 50'000) + "a" + repeated(")", 50'000) + " = 1 %}"), HasSubstr("nested more than"));
+  EXPECT_THAT(error_of("{% set " + repeated("(", 50'000) + "a" + repeated(")", 50'000) + " = 1 %}"),
+              HasSubstr("nested more than"));
   // Flat chains may be long.
   EXPECT_EQ(text_of("{% if 0 %}" + repeated("{% elif 0 %}", 20'000) + "{% else %}x{% endif %}"), "x");
   EXPECT_EQ(text_of("{{ 1" + repeated(" < 2", 1) + repeated(" <= 2", 20'000) + " }}"), "True");
@@ -66,7 +68,8 @@ TEST(JinjaLimits, C02NestedData) {
   Json deep = 1;
   for (int i = 0; i < 300; ++i) deep = Json::array({std::move(deep)});
   EXPECT_THAT(error_of("{{ v }}", {{"v", deep}}), HasSubstr("nested more than"));
-  const std::string grow = "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}";
+  const std::string grow =
+      "{% set ns = namespace(l=[]) %}{% for i in range(1000) %}{% set ns.l = [ns.l] %}{% endfor %}";
   for (const char* use : {"ns.l", "ns.l|tojson", "ns.l == [ns.l]", "ns.l < [ns.l]", "ns.l|string"}) {
     EXPECT_THAT(error_of(grow + "{{ " + use + " }}"), HasSubstr("nested more than")) << use;
   }
@@ -82,7 +85,8 @@ TEST(JinjaLimits, C02Recursion) {
   EXPECT_THAT(error_of("{% macro f() %}{{ caller() }}{% endmacro %}{% macro g() %}{% call f() %}{{ g() }}{% endcall %}"
                        "{% endmacro %}{{ g() }}"),
               HasSubstr("evaluation is nested more than"));
-  EXPECT_EQ(text_of("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ f(60) }}"), "end");
+  EXPECT_EQ(text_of("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ f(60) }}"),
+            "end");
 }
 
 TEST(JinjaLimits, C02Steps) {
@@ -100,8 +104,9 @@ TEST(JinjaLimits, C02Steps) {
 }
 
 TEST(JinjaLimits, C02OutputAndMemory) {
-  EXPECT_THAT(error_of("{% set t = 'a' * 1000 %}{% for i in range(9000) %}{{ t }}{% endfor %}", Json::object(), small()),
-              HasSubstr("writes more than 1 MiB"));
+  EXPECT_THAT(
+      error_of("{% set t = 'a' * 1000 %}{% for i in range(9000) %}{{ t }}{% endfor %}", Json::object(), small()),
+      HasSubstr("writes more than 1 MiB"));
   const char* const large[] = {
       "{{ 'a' * 1000000000 }}",
       "{{ ([1] * 5000) * 100000 }}",

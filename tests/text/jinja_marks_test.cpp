@@ -73,7 +73,8 @@ TEST(JinjaMarks, DoNotCoverNumbersAndTruth) {
 }
 
 TEST(JinjaMarks, DoNotChangeComparisons) {
-  EXPECT_EQ(marked("{{ c == 'abc' and c in ['abc'] and {'abc': 1}[c] == 1 and 'b' in c and c < 'abd' }}", "abc"), "True");
+  EXPECT_EQ(marked("{{ c == 'abc' and c in ['abc'] and {'abc': 1}[c] == 1 and 'b' in c and c < 'abd' }}", "abc"),
+            "True");
 }
 
 TEST(JinjaMarks, TrustedStringsAreText) {
@@ -83,7 +84,8 @@ TEST(JinjaMarks, TrustedStringsAreText) {
   const auto text = test::render("{% for m in c %}{{ m.role }}{{ m.content }};{% endfor %}", data, {"c"}, options);
   ASSERT_TRUE(text.ok());
   std::string content;
-  text->for_each_run([&](std::string_view run, bool is_content) { content += is_content ? std::string(run) + "|" : ""; });
+  text->for_each_run(
+      [&](std::string_view run, bool is_content) { content += is_content ? std::string(run) + "|" : ""; });
   EXPECT_EQ(content, "user|other|");
 }
 

@@ -1,5 +1,5 @@
-// The engine against an independent one, a JavaScript library from npm, with the templates of published models, which come
-// from npm too, and the built-in ones: at least 150 conversations each, byte for byte, refusals included.
+// The engine against an independent one, a JavaScript library from npm, with the templates of published models, which
+// come from npm too, and the built-in ones: at least 150 conversations each, byte for byte, refusals included.
 // oracle/render.mjs says what the library is given and where it is mended.
 //
 // Where the packages can't be had the test is skipped (exit code 77).
@@ -73,7 +73,9 @@ TEST(JinjaOracle, RendersWhatTheOracleRenders) {
                   << "\nengine: " << (text.ok() ? text->bytes() : text.error().message);
   }
   // Of the seven models' packages, those of gpt-oss and Llama 2 bring no template.
-  for (const char* model : {"qwen3", "llama3", "llama3_1", "deepseek_v3", "gemma3"}) EXPECT_TRUE(counts.contains(model));
+  for (const char* model : {"qwen3", "llama3", "llama3_1", "deepseek_v3", "gemma3"}) {
+    EXPECT_TRUE(counts.contains(model));
+  }
   EXPECT_EQ(counts.size(), 5 + builtin_templates().size());
   for (const auto& [name, count] : counts) {
     std::printf("%s: %d texts, %d refusals\n", name.c_str(), count.texts, count.refusals);

@@ -20,10 +20,12 @@ Result<MarkedText> render(const std::string& source, const nlohmann::ordered_jso
                           const std::vector<std::string>& content = {}, const RenderOptions& options = fixed_options());
 
 // The text; fails the running test when there is none.
-std::string text_of(const std::string& source, const nlohmann::ordered_json& variables = nlohmann::ordered_json::object());
+std::string text_of(const std::string& source,
+                    const nlohmann::ordered_json& variables = nlohmann::ordered_json::object());
 
 // The message of the failure; fails the running test when there is none.
-std::string error_of(const std::string& source, const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
+std::string error_of(const std::string& source,
+                     const nlohmann::ordered_json& variables = nlohmann::ordered_json::object(),
                      const Limits& limits = {});
 
 }  // namespace strata::text::jinja::test

@@ -36,7 +36,8 @@ TEST(Jinja, ViewsPrintAsLists) {
 }
 
 TEST(Jinja, ListsCanBeAppendedTo) {
-  EXPECT_EQ(text_of("{% set l = [] %}{% for i in range(3) %}{% set _ = l.append(i) %}{% endfor %}{{ l }}"), "[0, 1, 2]");
+  EXPECT_EQ(text_of("{% set l = [] %}{% for i in range(3) %}{% set _ = l.append(i) %}{% endfor %}{{ l }}"),
+            "[0, 1, 2]");
   EXPECT_THAT(error_of("{{ (1, 2).append(3) }}"), HasSubstr("tuple"));
 }
 
@@ -56,7 +57,8 @@ TEST(Jinja, ErrorsNameTemplateLineAndColumn) {
   EXPECT_THAT(error_of("{{ 1 +"), HasSubstr("line 1, column 1: the tag is not closed"));
   EXPECT_THAT(error_of("x{# y"), HasSubstr("line 1, column 2: the comment is not closed"));
   EXPECT_THAT(error_of("{% set a = %}"), HasSubstr("line 1, column 12: the tag ends where an expression is expected"));
-  EXPECT_THAT(error_of("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ f() }}"), HasSubstr("line 2, column 6: division"));
+  EXPECT_THAT(error_of("{% macro f() %}\n{{ 1 / 0 }}{% endmacro %}\n\n{{ f() }}"),
+              HasSubstr("line 2, column 6: division"));
 }
 
 TEST(Jinja, MessagesOfTemplatesReachTheCaller) {
@@ -90,7 +92,8 @@ TEST(Jinja, RecursiveLoopsAreRefused) {
 }
 
 TEST(Jinja, TemplatesAreNotChangedByRendering) {
-  const auto parsed = Template::parse("{% set a = 'x' %}{% for i in l %}{% set a = a ~ i %}{{ a }}{% endfor %}", "test");
+  const auto parsed =
+      Template::parse("{% set a = 'x' %}{% for i in l %}{% set a = a ~ i %}{{ a }}{% endfor %}", "test");
   ASSERT_TRUE(parsed.ok());
   const Json list = {1, 2};
   for (int i = 0; i < 2; ++i) {

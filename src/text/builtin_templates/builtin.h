@@ -1,5 +1,5 @@
-// Templates for models whose own is missing or can't be used: one file per member, a row in registry.cpp. Their sources are
-// Jinja, after the prompt formats that the makers of the models publish.
+// Templates for models whose own is missing or can't be used: one file per member, a row in registry.cpp. Their sources
+// are Jinja, after the prompt formats that the makers of the models publish.
 #pragma once
 
 #include <span>

@@ -5,7 +5,8 @@ namespace {
 
 constexpr std::string_view kMarkers[] = {"<|start|>", "<|channel|>"};
 
-constexpr std::string_view kSource = R"jinja({{- '<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n' -}}
+constexpr std::string_view kSource = R"jinja({{- '<|start|>system<|message|>You are ChatGPT, ' -}}
+{{- 'a large language model trained by OpenAI.\n' -}}
 {{- 'Knowledge cutoff: 2024-06\nCurrent date: ' + strftime_now('%Y-%m-%d') + '\n\n' -}}
 {{- 'Reasoning: ' + (reasoning_effort or 'medium') + '\n\n' -}}
 {{- '# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>' -}}

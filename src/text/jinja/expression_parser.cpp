@@ -11,7 +11,9 @@ namespace strata::text::jinja {
 class ExpressionParser::Nesting {
  public:
   explicit Nesting(ExpressionParser& parser) : parser_(parser) {
-    if (++parser.depth_ > kMaxNesting) fail_at(parser.tokens_.at(), "expressions are nested more than {} deep", kMaxNesting);
+    if (++parser.depth_ > kMaxNesting) {
+      fail_at(parser.tokens_.at(), "expressions are nested more than {} deep", kMaxNesting);
+    }
   }
   ~Nesting() { --parser_.depth_; }
   Nesting(const Nesting&) = delete;
@@ -75,7 +77,8 @@ Tree ExpressionParser::conditional() {
     Tree otherwise{nullptr, 0};
     if (tokens_.take_name("else")) otherwise = conditional();
     const int height = std::max({tree.height, condition.height, otherwise.height});
-    tree = make<ConditionalNode>(at, height, std::move(condition.node), std::move(tree.node), std::move(otherwise.node));
+    tree =
+        make<ConditionalNode>(at, height, std::move(condition.node), std::move(tree.node), std::move(otherwise.node));
   }
   return tree;
 }

@@ -1,5 +1,6 @@
 // Parses expressions, with Jinja's precedence: from loose to tight
-//   a if c else b | or | and | not | comparisons, in | + - | ~ | * / // % | ** | unary - + | . [] () | filters and tests.
+//   a if c else b, or, and, not, comparisons and in, + and -, ~, * / // %, **, unary - and +, . [] (), filters and
+//   tests
 #pragma once
 
 #include <utility>

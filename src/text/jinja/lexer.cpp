@@ -211,7 +211,8 @@ class Lexer {
       return take(TokenKind::kInteger, n, at);
     }
     size_t n = digits_from(0);
-    const bool after_dot = !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator && tokens_.back().text == ".";
+    const bool after_dot =
+        !tokens_.empty() && tokens_.back().kind == TokenKind::kOperator && tokens_.back().text == ".";
     bool is_float = false;
     if (!after_dot && n + 1 < rest_.size() && rest_[n] == '.' && is_digit(rest_[n + 1])) {
       n = digits_from(n + 1);

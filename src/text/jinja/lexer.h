@@ -1,5 +1,5 @@
-// Cuts the source of a template into tokens, with trim_blocks and lstrip_blocks as Hugging Face's templates expect them:
-// the first newline after a block or comment goes, and blanks before one that begins its line.
+// Cuts the source of a template into tokens, with trim_blocks and lstrip_blocks as Hugging Face's templates expect
+// them: the first newline after a block or comment goes, and blanks before one that begins its line.
 #pragma once
 
 #include <string>

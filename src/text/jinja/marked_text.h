@@ -1,10 +1,10 @@
 // Text that remembers which of its bytes are content: data of a request, as opposed to text of the template. What is
 // content is tokenised without special tokens, so that no message can write control tokens.
 //
-// Marks follow bytes: slices, concatenations, replacements, joins, trims, changes of case and everything else that copies
-// characters keeps the marks of each. What is derived from a value as a whole (its JSON, its Python notation) is content
-// throughout if anything in the value is; cutting JSON at every string would tokenise it unlike any training text.
-// Numbers and truth values carry no marks.
+// Marks follow bytes: slices, concatenations, replacements, joins, trims, changes of case and everything else that
+// copies characters keeps the marks of each. What is derived from a value as a whole (its JSON, its Python notation) is
+// content throughout if anything in the value is; cutting JSON at every string would tokenise it unlike any training
+// text. Numbers and truth values carry no marks.
 #pragma once
 
 #include <cstddef>

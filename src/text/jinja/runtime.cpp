@@ -140,7 +140,8 @@ Value get_attribute(Runtime& runtime, const Value& value, std::string_view name)
     if (const Value* found = value.entries().find(name)) return *found;
   }
   if (name.starts_with("__")) {
-    fail("the attribute '{}' of {} is out of bounds for templates", printable(name, kMaxNameBytes), value.description());
+    fail("the attribute '{}' of {} is out of bounds for templates", printable(name, kMaxNameBytes),
+         value.description());
   }
   return runtime.heap().undefined(std::string(name));
 }

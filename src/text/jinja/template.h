@@ -1,5 +1,5 @@
-// Jinja templates: parsed once, rendered with data that came as JSON. Semantics are those of Jinja2 with the settings of
-// Hugging Face's chat templates (trim_blocks, lstrip_blocks, no autoescape, loop controls, generation blocks).
+// Jinja templates: parsed once, rendered with data that came as JSON. Semantics are those of Jinja2 with the settings
+// of Hugging Face's chat templates (trim_blocks, lstrip_blocks, no autoescape, loop controls, generation blocks).
 //
 // A template sees its data, the functions of functions/ and nothing else. Templates and data are both hostile: every
 // cost has a limit (limits.h). Nothing throws across this border.

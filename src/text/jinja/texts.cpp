@@ -42,8 +42,8 @@ std::vector<Range> words(Heap& heap, std::string_view text) {
   return parts;
 }
 
-// Joins what lies beyond the first (or last) `most` splits into one part. Of words, it keeps the white space at the outer
-// end of the text.
+// Joins what lies beyond the first (or last) `most` splits into one part. Of words, it keeps the white space at the
+// outer end of the text.
 void limit_parts(std::vector<Range>& parts, const SplitOptions& options, size_t text_size) {
   if (options.most < 0 || parts.size() <= static_cast<size_t>(options.most)) return;
   const auto most = static_cast<size_t>(options.most);

@@ -152,7 +152,9 @@ std::optional<std::string> hashed_form(const Value& key) {
     case Kind::kInt: return "i" + std::to_string(key.as_int());
     case Kind::kFloat: {
       const double value = key.as_double();
-      if (value == std::floor(value) && std::abs(value) < 9.0e18) return "i" + std::to_string(static_cast<int64_t>(value));
+      if (value == std::floor(value) && std::abs(value) < 9.0e18) {
+        return "i" + std::to_string(static_cast<int64_t>(value));
+      }
       return "f" + std::to_string(std::bit_cast<uint64_t>(value));
     }
     default: return std::nullopt;

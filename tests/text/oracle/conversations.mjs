@@ -94,7 +94,7 @@ function handMade(traits) {
     { messages: [system, user("Q"), assistant("A", { reasoning_content: "R1", thinking: "R1" }), user("Q2")] },
     { messages: [user("Q"), assistant("A", { reasoning_content: "\n deep \n", thinking: "deep" })] },
     { messages: [user("Q"), assistant("A", { reasoning_content: null })] },
-    { messages: [user("Q"), assistant("<think>\n\n x</think>\n\n  A"), user("Q2"), assistant("<think>y\n</think>\n B")] },
+    { messages: [user("Q"), assistant("<think>\n\n x</think>\n\n  A"), user("Q2"), assistant("<think>y\n</think> B")] },
     { messages: calling, tools },
     { messages: calling.slice(0, 3), tools },
     { messages: [...calling, assistant("It is sunny."), user("Thanks")], tools },

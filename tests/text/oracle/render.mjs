@@ -1,11 +1,12 @@
-// render.mjs CACHE BUILTINS OUTPUT: renders conversations with the models' templates in CACHE and those of BUILTINS, a JSON
-// object {name: source}; writes a JSON line for each: name, template, context, and expected, null where rendering fails.
+// render.mjs CACHE BUILTINS OUTPUT: renders conversations with the models' templates in CACHE and those of BUILTINS, a
+// JSON object {name: source}; writes a JSON line for each: name, template, context, and expected, null where rendering
+// fails.
 //
 // Where the oracle is not Jinja2, it is mended or not asked:
 //  - its strip(), lstrip() and rstrip() take no characters; they get Python's meaning below.
 //  - it writes numbers as JavaScript does (1, 1e-7 for 1.0, 1e-07): the conversations have none of those.
-//  - it refuses none|trim, which gives "None" in Jinja2; it glues lists and objects to strings, which fails in Jinja2; it
-//    writes none as nothing. Traits keep such contexts away from the templates where it would show.
+//  - it refuses none|trim, which gives "None" in Jinja2; it glues lists and objects to strings, which fails in Jinja2;
+//    it writes none as nothing. Traits keep such contexts away from the templates where it would show.
 import { createRequire } from "node:module";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

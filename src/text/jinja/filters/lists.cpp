@@ -85,7 +85,9 @@ Value dictsort(Runtime& runtime, const Value& input, const Arguments& arguments)
   const Bound bound("dictsort", arguments, {"case_sensitive", "by", "reverse"});
   if (!input.is(Kind::kDict)) fail("dictsort takes a mapping, not {}", input.description());
   const std::string by = bound.has(1) ? bound.text(1).bytes() : "key";
-  if (by != "key" && by != "value") fail("dictsort sorts by 'key' or 'value', not by '{}'", printable(by, kMaxNameBytes));
+  if (by != "key" && by != "value") {
+    fail("dictsort sorts by 'key' or 'value', not by '{}'", printable(by, kMaxNameBytes));
+  }
   std::vector<Keyed> keyed;
   for (const Dict::Entry& entry : input.entries().entries()) {
     const Value key = comparable(runtime, by == "key" ? entry.key : entry.value, bound.flag(0, false));

@@ -7,7 +7,9 @@ namespace {
 
 // The entries of a mapping, pairs of a list, and arguments with names.
 void fill(Runtime& runtime, const char* function, Dict& dict, const Arguments& arguments) {
-  if (arguments.positional.size() > 1) fail("{} takes one mapping, not {} values", function, arguments.positional.size());
+  if (arguments.positional.size() > 1) {
+    fail("{} takes one mapping, not {} values", function, arguments.positional.size());
+  }
   for (const Value& source : arguments.positional) {
     if (source.is(Kind::kDict)) {
       for (const Dict::Entry& entry : source.entries().entries()) runtime.heap().set(dict, entry.key, entry.value);

@@ -188,7 +188,8 @@ class PercentFormatter {
     const uint64_t magnitude = whole < 0 ? 0 - static_cast<uint64_t>(whole) : static_cast<uint64_t>(whole);
     const bool hex = conversion.kind == 'x' || conversion.kind == 'X';
     char buffer[72];
-    const auto end = std::to_chars(buffer, buffer + sizeof buffer, magnitude, hex ? 16 : conversion.kind == 'o' ? 8 : 10);
+    const int base = hex ? 16 : conversion.kind == 'o' ? 8 : 10;
+    const auto end = std::to_chars(buffer, buffer + sizeof buffer, magnitude, base);
     std::string digits(buffer, end.ptr);
     const int64_t missing = conversion.precision - static_cast<int64_t>(digits.size());
     if (missing > 0) digits.insert(0, static_cast<size_t>(missing), '0');
@@ -262,7 +263,8 @@ class BraceFormatter {
  private:
   Value field(std::string_view text) {
     if (text.find_first_of(":!{") != std::string_view::npos) {
-      fail("format(): the field '{}' has a format specification, which is not supported", printable(text, kMaxNameBytes));
+      fail("format(): the field '{}' has a format specification, which is not supported",
+           printable(text, kMaxNameBytes));
     }
     const size_t end = std::min(text.find_first_of(".["), text.size());
     Value value = argument(text.substr(0, end));

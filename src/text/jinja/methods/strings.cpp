@@ -34,7 +34,9 @@ template <bool at_end>
 Value has_affix(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const Bound bound(at_end ? "endswith()" : "startswith()", arguments, {"prefix"}, 1);
   const auto matches = [&](const Value& affix) {
-    if (!affix.is_string()) fail("{} takes strings, not {}", at_end ? "endswith()" : "startswith()", affix.description());
+    if (!affix.is_string()) {
+      fail("{} takes strings, not {}", at_end ? "endswith()" : "startswith()", affix.description());
+    }
     runtime.heap().look_at(affix.text().size());
     return at_end ? self.bytes().ends_with(affix.bytes()) : self.bytes().starts_with(affix.bytes());
   };
