@@ -4,7 +4,7 @@
 #define STRATA_SETTINGS(X)                                                                                            \
   X(kModel, "model", SettingType::kText, "", 0, 0, "", "",                                                            \
     kScopeEngine | kScopeInspect | kScopeTokenize | kScopeQuantize | kScopeTemplate,                                  \
-    "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model")                          \
+    "Model: a .gguf file, any file of a split one, or its folder; empty for the demo model (not eval, quantize)")     \
   X(kPrompt, "prompt", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                               \
     "Text to continue (-p), or with --chat the message; without one it is read from standard input, and on a "        \
     "terminal a chat begins")                                                                                         \

@@ -60,6 +60,7 @@ void prepare_streams() {
     static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit is a failed write, with a message
 }
 
 bool stdin_is_terminal() { return ::isatty(STDIN_FILENO) == 1; }

@@ -1,6 +1,8 @@
 // Goal: a person at a terminal chats with the demo model, with all keys and commands; a script gets the answer alone.
 #include <cstdio>
 
+#include <sys/stat.h>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -192,6 +194,7 @@ TEST_F(ChatTest, MistakesAreToldAndChangeNothing) {
   write_file(dir_.file("role.json"), R"([{"role": "tool", "content": "x"}])");
   write_file(dir_.file("content.json"), R"([{"role": "user", "content": null}])");
   Terminal terminal(chat());
+  ASSERT_EQ(::mkfifo(dir_.file("pipe").c_str(), 0600), 0);
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"/nonsense", "there is no command /nonsense"},
       {"/edit", "write /edit TEXT"},
@@ -206,6 +209,7 @@ TEST_F(ChatTest, MistakesAreToldAndChangeNothing) {
       {"/load " + dir_.file("role.json"), "message 0 has a role"},
       {"/load " + dir_.file("content.json"), "message 0 is not an object"},
       {"/save " + dir_.path(), "exists and is not a file"},
+      {"/load " + dir_.file("pipe"), "exists and is not a file"},
   };
   for (const auto& [line, answer] : mistakes) {
     terminal.say(line);

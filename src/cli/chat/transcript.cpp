@@ -88,6 +88,7 @@ Status Transcript::save(const std::string& path) const {
 }
 
 Result<Transcript> Transcript::load(const std::string& path) {
+  RETURN_IF_ERROR(check_output(path, "/load"));  // a pipe without a writer would never answer
   ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTextBytes));
   return parse(text, path_text(path));
 }
