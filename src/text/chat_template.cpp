@@ -72,10 +72,15 @@ Json constants_of(const Tokenizer& tokenizer) {
   return {{"bos_token", token_text(tokenizer, tokenizer.bos())}, {"eos_token", token_text(tokenizer, tokenizer.eos())}};
 }
 
+// Tokens that the text between special tokens becomes.
+bool stands_for_text(TokenType type) { return type == TokenType::kNormal || type == TokenType::kByte; }
+
 Result<std::vector<int32_t>> encode_apart(const Tokenizer& tokenizer, std::span<const Segment> segments) {
   std::vector<int32_t> ids;
   for (const Segment& segment : segments) {
-    ASSIGN_OR_RETURN(const auto encoded, tokenizer.encode(segment.text, {.parse_special = !segment.is_content}));
+    const bool opens = ids.empty() || !stands_for_text(tokenizer.token_type(ids.back()));
+    ASSIGN_OR_RETURN(const auto encoded,
+                     tokenizer.encode(segment.text, {.parse_special = !segment.is_content, .opens = opens}));
     ids.insert(ids.end(), encoded.begin(), encoded.end());
   }
   return ids;

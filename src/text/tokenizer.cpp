@@ -74,7 +74,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, EncodeOpti
   }
   std::vector<int32_t> ids;
   if (options.add_bos && bos() != kNoToken) ids.push_back(bos());
-  bool opens = true;
+  bool opens = options.opens;
   const SpecialTokens& specials = options.parse_special ? parts_->all_specials : parts_->user_defined;
   for (const Fragment& fragment : specials.split(text)) {
     if (fragment.token != kNoToken) {

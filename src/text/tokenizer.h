@@ -6,7 +6,8 @@
 //
 // SentencePiece-style vocabularies write spaces as U+2581, so that character comes back as a space. Most of them want
 // a space before text that begins the whole or follows a special token (tokenizer.ggml.add_space_prefix): encode() puts
-// it there, and decode() takes one away in the same places.
+// it there, and decode() takes one away in the same places. Text that is encoded in pieces has to say where it goes on,
+// see EncodeOptions::opens.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,9 @@ struct EncodeOptions {
   // Puts the token for the beginning of a text in front, if the model has one. Pass Tokenizer::add_bos() for what the
   // model was made for.
   bool add_bos = false;
+  // Whether the text begins the whole or follows a special token. Pass false for a piece of a text that follows other
+  // text: SentencePiece-style vocabularies put no space in front of it.
+  bool opens = true;
 };
 
 // Immutable after load; any thread. Keeps nothing of the model file.

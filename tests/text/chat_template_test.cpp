@@ -410,6 +410,34 @@ TEST(ChatTemplate, T05PlainRenderingIsKeptWhereContentWritesNoControlTokens) {
               Not(ElementsAre('a', model.im_end, 'c', model.im_end)));
 }
 
+// Content that writes a control token has its segments tokenised apart; spaces are put where the whole would have them.
+TEST(ChatTemplate, SegmentsGetSpacesAsTheWholeDoes) {
+  test::SpmModel model;
+  const std::string sign = "\u2581";
+  const int32_t b = model.add_piece("B", -9), space_a = model.add_piece(sign + "A", -1);
+  const int32_t space_b = model.add_piece(sign + "B", -1);
+  const int32_t space = model.add_piece(sign, -9);
+  model.add_piece("A", -9);
+  const int32_t special = model.add_piece("<special>", 0, TokenType::kControl);
+  const auto tokenizer = model.must_load();
+  ASSERT_NE(tokenizer, nullptr);
+  const auto plain = [](std::string_view text) {
+    std::vector<int32_t> ids;
+    for (const char c : text) ids.push_back(test::kSpmFirstByte + static_cast<unsigned char>(c));
+    return ids;
+  };
+  std::vector<int32_t> expected = {1, space_a};
+  for (const int32_t id : plain("<special>")) expected.push_back(id);
+  expected.insert(expected.end(), {b, special, space_a, space_b});
+  EXPECT_EQ(*encode_prompt(*tokenizer, {{"A", false}, {"<special>", true}, {"B<special>", false}, {"A B", true}}),
+            expected);
+
+  expected = {1, space};
+  for (const int32_t id : plain("<special>")) expected.push_back(id);
+  expected.push_back(b);
+  EXPECT_EQ(*encode_prompt(*tokenizer, {{"<special>", true}, {"B", false}}), expected) << "the first one opens the whole";
+}
+
 TEST(ChatTemplate, PromptsBeginWithOneBos) {
   for (const char* source : {"{{ messages[0].content }}", "{{ bos_token }}{{ messages[0].content }}"}) {
     Model model;

@@ -236,5 +236,17 @@ TEST(DryBreakers, FindTheTokensInWhichATextCanStand) {
   EXPECT_TRUE(DryBreakers::create(*tokenizer, default_dry_breakers()).ok());
 }
 
+// The rest of a breaker follows its head in the middle of a text: no space is put in front of it.
+TEST(DryBreakers, TailsOfSentencePiecesHaveNoSpaceInFront) {
+  test::SpmModel model;
+  model.add_piece("\u2581", -9);
+  const int32_t a = model.add_piece("A", -1), b = model.add_piece("B", -1);
+  const auto tokenizer = model.must_load();
+  ASSERT_NE(tokenizer, nullptr);
+  const auto breakers = DryBreakers::create(*tokenizer, std::vector<std::string>{"AB"});
+  ASSERT_TRUE(breakers.ok());
+  EXPECT_THAT((*breakers)->tails(a), testing::ElementsAre(Tokens{b}));
+}
+
 }  // namespace
 }  // namespace strata::text

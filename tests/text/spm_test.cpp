@@ -193,6 +193,31 @@ TEST_F(SpmSpaces, OneIsPutBeforeTextThatOpens) {
   EXPECT_EQ(tokenizer->piece(space_a_, false), " A");  // a piece for itself keeps its space
 }
 
+TEST_F(SpmSpaces, NoneIsPutBeforeAPieceThatGoesOn) {
+  const auto tokenizer = model_.must_load();
+  ASSERT_NE(tokenizer, nullptr);
+  const std::pair<const char*, Ids> cases[] = {
+      {"", {}},
+      {"A", {a_}},
+      {" A", {space_a_}},
+      {"AB", {a_, b_}},
+      {"A B", {a_, space_b_}},
+      {" ", {space_}},
+      {"B<special>A B", {b_, special_, space_a_, space_b_}},
+      {"<special>B", {special_, space_b_}},
+  };
+  for (const auto& [text, ids] : cases) {
+    EXPECT_EQ(*tokenizer->encode(text, {.parse_special = true, .opens = false}), ids) << text;
+  }
+  // Cut where the segmentation has a border anyway, the pieces are the whole.
+  Ids pieces = *tokenizer->encode("AB", {});
+  for (const char* piece : {" A", " B"}) {
+    const Ids more = *tokenizer->encode(piece, {.opens = false});
+    pieces.insert(pieces.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(pieces, encode(*tokenizer, "AB A B"));
+}
+
 TEST_F(SpmSpaces, NoneIsPutWhereTheFileSaysSo) {
   without_space_prefix(model_);
   const auto tokenizer = model_.must_load();
