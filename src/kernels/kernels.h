@@ -9,11 +9,13 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "kernels/q8.h"
 #include "quant/type.h"
 
 namespace strata::kernels {
 
-enum class Isa { kScalar, kAvx2, kAvx512 };
+// kAvx512Vnni adds integer dot products (Ice Lake, Zen 4), kAmx the matrix unit of Sapphire Rapids.
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAmx };
 const char* isa_name(Isa isa);
 
 // A matrix of packed GGUF blocks: row r starts at data + r * row_bytes and has `cols` elements.
@@ -100,6 +102,18 @@ struct Kernels {
   // scratch: w.cols floats. The sum of a (row, token) is formed in one fixed order.
   void (*matmul)(const Matrix& w, int64_t row_begin, int64_t row_end, const float* x, int64_t x_stride,
                  int64_t n_tokens, float* y, int64_t y_stride, float* scratch);
+
+  // The fast path: activations rounded to 8 bits, integer products. Formats and layouts are in kernels/q8.h.
+  // Rounds n elements (a multiple of the weight type's block) into a row.
+  void (*quantize_row)(ActFormat format, const float* x, int64_t n, uint8_t* row);
+  // Whether matmul_q8 takes tiles, which is faster from more than kFewRows tokens on.
+  bool has_tiles;
+  // Makes a tile of n_rows <= kTileRows rounded rows.
+  void (*pack_tile)(ActFormat format, const uint8_t* const* rows, int n_rows, int64_t cols, uint8_t* tile);
+  // matmul of a weight type with an act_format. x: n_tokens rounded rows, or as many rows in tiles (the last one may
+  // have fewer). scratch: kQ8ScratchBytes. The result of a (row, token) is the same bits for rows and tiles.
+  void (*matmul_q8)(const Matrix& w, int64_t row_begin, int64_t row_end, const uint8_t* x, int64_t n_tokens, bool tiles,
+                    float* y, int64_t y_stride, void* scratch);
 
   // sum a[i]*b[i]
   float (*dot)(const float* a, const float* b, int64_t n);

@@ -1,4 +1,6 @@
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -12,6 +14,8 @@ namespace strata::kernels {
 namespace scalar { extern const Kernels kTable; }
 namespace avx2 { extern const Kernels kTable; }
 namespace avx512 { extern const Kernels kTable; }
+namespace avx512vnni { extern const Kernels kTable; }
+namespace amx { extern const Kernels kTable; }
 
 namespace {
 
@@ -48,7 +52,30 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vl") && saves_registers(kXmmYmmZmm);
 }
 
-constexpr Isa kAll[] = {Isa::kAvx512, Isa::kAvx2, Isa::kScalar};  // best first
+// CPUID leaf 7 names what __builtin_cpu_supports of older compilers does not know.
+bool cpuid7(uint32_t ecx_bits, uint32_t edx_bits) {
+  uint32_t eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & ecx_bits) == ecx_bits &&
+         (edx & edx_bits) == edx_bits;
+}
+
+bool has_avx512vnni() {
+  constexpr uint32_t kVnni = 1u << 11;
+  return has_avx512() && cpuid7(kVnni, 0);
+}
+
+// The matrix unit's registers are large, so Linux saves them only for processes that have asked.
+bool has_amx() {
+  constexpr uint32_t kTiles = 1u << 24, kInt8 = 1u << 25;
+  constexpr uint64_t kTileConfigAndData = 0x60000;
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // its number among the saved register sets
+  if (!has_avx512vnni() || !cpuid7(0, kTiles | kInt8) || !saves_registers(kTileConfigAndData)) return false;
+  static const bool granted = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+}
+
+constexpr Isa kAll[] = {Isa::kAmx, Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvx2, Isa::kScalar};  // best first
 
 }  // namespace
 
@@ -57,6 +84,8 @@ const char* isa_name(Isa isa) {
     case Isa::kScalar: return "scalar";
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Vnni: return "avx512vnni";
+    case Isa::kAmx: return "amx";
   }
   return "unknown";
 }
@@ -66,6 +95,8 @@ bool isa_available(Isa isa) {
     case Isa::kScalar: return true;
     case Isa::kAvx2: return has_avx2();
     case Isa::kAvx512: return has_avx512();
+    case Isa::kAvx512Vnni: return has_avx512vnni();
+    case Isa::kAmx: return has_amx();
   }
   return false;
 }
@@ -73,6 +104,8 @@ bool isa_available(Isa isa) {
 const Kernels& kernels_for(Isa isa) {
   ASSERT(isa_available(isa));
   switch (isa) {
+    case Isa::kAmx: return amx::kTable;
+    case Isa::kAvx512Vnni: return avx512vnni::kTable;
     case Isa::kAvx512: return avx512::kTable;
     case Isa::kAvx2: return avx2::kTable;
     case Isa::kScalar: break;
@@ -91,7 +124,7 @@ Result<const Kernels*> select_kernels(const char* name) {
     }
   }
   return Error{ErrorCode::kBadInput,
-               format("--isa={}: unknown instruction set; allowed are auto, scalar, avx2 and avx512", printable(name))};
+               format("--isa={}: unknown instruction set; allowed are auto, scalar, avx2, avx512, avx512vnni and amx", printable(name))};
 }
 
 }  // namespace strata::kernels

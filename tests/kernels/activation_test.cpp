@@ -22,7 +22,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 using ExpFn = void (*)(const float* x, float* out, int64_t n);
 
 std::vector<float> exp_of(const Kernels& k, const std::vector<float>& x) {
-  const ExpFn fn = k.isa == Isa::kAvx512 ? exp_avx512::exp_all : k.isa == Isa::kAvx2 ? exp_avx2::exp_all
+  const ExpFn fn = k.isa >= Isa::kAvx512 ? exp_avx512::exp_all : k.isa == Isa::kAvx2 ? exp_avx2::exp_all
                                                                                       : exp_scalar::exp_all;
   const Floats in(x);
   Floats out(x.size());

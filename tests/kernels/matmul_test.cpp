@@ -266,7 +266,7 @@ TEST_P(CpuKernels, F32WeightsNeedNoAlignment) {
   EXPECT_TRUE(same_bits(aligned[0], odd[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx),
                          [](const testing::TestParamInfo<Isa>& param) { return isa_name(param.param); });
 
 }  // namespace

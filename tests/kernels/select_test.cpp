@@ -18,7 +18,7 @@ TEST(Select, AutoTakesTheBest) {
 }
 
 TEST(Select, NamesGiveTheirTableOrSayThatTheMachineLacksIt) {
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx}) {
     const auto kernels = select_kernels(isa_name(isa));
     EXPECT_EQ(kernels.ok(), isa_available(isa));
     if (kernels.ok()) {

@@ -22,7 +22,7 @@ inline constexpr double kU = 0x1p-24;
 
 inline std::vector<const Kernels*> available_kernels() {
   std::vector<const Kernels*> all;
-  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx}) {
     if (isa_available(isa)) all.push_back(&kernels_for(isa));
   }
   return all;

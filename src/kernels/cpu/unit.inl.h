@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/decode.inl.h"
 #include "kernels/cpu/matmul.inl.h"
+#include "kernels/cpu/q8/matmul.inl.h"
 #include "kernels/cpu/norm.inl.h"
 #include "kernels/cpu/activation.inl.h"
 #include "kernels/cpu/attention.inl.h"
@@ -17,6 +18,10 @@ const Kernels kTable = {
     .isa = STRATA_ISA_ID,
     .decode = decode,
     .matmul = matmul,
+    .quantize_row = quantize_row,
+    .has_tiles = kHasTiles,
+    .pack_tile = pack_tile,
+    .matmul_q8 = matmul_q8,
     .dot = dot,
     .axpy = axpy,
     .rms_norm = rms_norm,
