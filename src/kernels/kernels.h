@@ -113,7 +113,7 @@ struct Kernels {
   // matmul of a weight type with an act_format. x: n_tokens rounded rows, or as many rows in tiles (the last one may
   // have fewer). scratch: kQ8ScratchBytes. The result of a (row, token) is the same bits for rows and tiles.
   void (*matmul_q8)(const Matrix& w, int64_t row_begin, int64_t row_end, const uint8_t* x, int64_t n_tokens, bool tiles,
-                    float* y, int64_t y_stride, void* scratch);
+                    const Q8Out& out, void* scratch);
 
   // sum a[i]*b[i]
   float (*dot)(const float* a, const float* b, int64_t n);

@@ -15,7 +15,7 @@
 //   kSuper: int16 pairs16 [cols / 32][16][2], sums of two neighbouring 16s; int16 pairs32 [cols / 64][16][2], of two
 //           neighbouring 32s; int32 totals [cols / 256][16]
 //   kBlock: int32 sums16 [cols' / 16][16]; int32 sums32 [cols' / 32][16]
-// where cols' is cols rounded up to 64. Rows and tiles start at multiples of 64 bytes.
+// where cols' is cols rounded up to 64.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +43,14 @@ inline int64_t act_scale_cols(ActFormat format) { return format == ActFormat::kS
 inline int64_t act_scales(ActFormat format, int64_t cols) {
   return (cols + act_scale_cols(format) - 1) / act_scale_cols(format);
 }
+
+// Where a product goes: y[token * y_stride + weight row], with `accumulate` added to what is there.
+struct Q8Out {
+  float* y;
+  int64_t y_stride;
+  const float* bias = nullptr;  // [weight rows], added to the sums, or null
+  bool accumulate = false;
+};
 
 // Offsets of a row's parts in bytes; `bytes` is the distance from row to row.
 struct ActRowLayout {

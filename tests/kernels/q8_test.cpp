@@ -119,7 +119,7 @@ std::vector<float> product(const Kernels& kernels, const Matrix& w, const std::v
                            bool tiles) {
   std::vector<float> y(static_cast<size_t>(n_tokens * w.rows), 12345.0f);
   std::vector<uint8_t> scratch(kQ8ScratchBytes);
-  kernels.matmul_q8(w, 0, w.rows, x.data(), n_tokens, tiles, y.data(), w.rows, scratch.data());
+  kernels.matmul_q8(w, 0, w.rows, x.data(), n_tokens, tiles, {y.data(), w.rows}, scratch.data());
   return y;
 }
 
@@ -200,6 +200,33 @@ TEST_P(Q8, OddActivationsStayWhatTheyAre) {
   }
 }
 
+// Bias and the old value join after the sum, in this order.
+TEST_P(Q8, BiasAndOldValueJoinTheSum) {
+  Random random(5);
+  const int64_t cols = 512, n_rows = 21, n_tokens = 19;
+  const std::vector<uint8_t> blocks = test::read_bytes(test::golden_path("quant/Q4_K.blocks.bin"));
+  const Matrix w = matrix(Type::Q4_K, blocks.data(), n_rows, cols);
+  std::vector<float> x(static_cast<size_t>(n_tokens * cols)), bias(static_cast<size_t>(n_rows));
+  std::vector<float> old(static_cast<size_t>(n_tokens * n_rows));
+  for (auto* values : {&x, &bias, &old}) {
+    for (float& v : *values) v = static_cast<float>(random.normal());
+  }
+  const std::vector<uint8_t> rows = quantized(kernels(), ActFormat::kSuper, x, cols);
+  const std::vector<float> plain = product(kernels(), w, rows, n_tokens, false);
+  std::vector<uint8_t> scratch(kQ8ScratchBytes);
+  for (const bool tiles : {false, true}) {
+    if (tiles && !kernels().has_tiles) continue;
+    std::vector<float> y = old;
+    const std::vector<uint8_t> act = tiles ? packed_tiles(kernels(), ActFormat::kSuper, rows, cols) : rows;
+    kernels().matmul_q8(w, 0, n_rows, act.data(), n_tokens, tiles, {y.data(), n_rows, bias.data(), true},
+                        scratch.data());
+    for (size_t i = 0; i < y.size(); i++) {
+      const float sum = plain[i] + bias[i % static_cast<size_t>(n_rows)];
+      ASSERT_EQ(y[i], old[i] + sum) << i;
+    }
+  }
+}
+
 struct Case {
   int64_t rows, cols, tokens;
 };
@@ -249,7 +276,7 @@ TEST_P(Q8, BitsDependOnNothingBeside) {
       std::vector<uint8_t> scratch(kQ8ScratchBytes);
       const int64_t border = 1 + static_cast<int64_t>(random.below(static_cast<uint64_t>(c.rows - 1)));
       for (const auto& [begin, end] : {std::pair{int64_t{0}, border}, std::pair{border, c.rows}}) {
-        kernels().matmul_q8(w, begin, end, rows.data(), c.tokens, false, cut.data(), c.rows, scratch.data());
+        kernels().matmul_q8(w, begin, end, rows.data(), c.tokens, false, {cut.data(), c.rows}, scratch.data());
       }
       EXPECT_TRUE(same_bits(alone, cut)) << "cut at " << border;
       if (GetParam() != Isa::kScalar) {

@@ -17,9 +17,9 @@ constexpr size_t kQ8ScratchNeeded = sizeof(RowsScratch);
 static_assert(kQ8ScratchNeeded + 64 <= kQ8ScratchBytes);
 
 static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const uint8_t* x, int64_t n_tokens,
-                      bool tiles, float* y, int64_t y_stride, void* scratch) {
+                      bool tiles, const Q8Out& out, void* scratch) {
   const uintptr_t address = (reinterpret_cast<uintptr_t>(scratch) + 63) / 64 * 64;
-  const Q8Call call{w, q8_format(w.type), x, y, y_stride};
+  const Q8Call call{w, q8_format(w.type), x, out};
 #if defined(__AVX512VNNI__)
   if (tiles) return tiles_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 #endif

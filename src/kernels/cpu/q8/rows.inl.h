@@ -20,6 +20,8 @@ constexpr int kStripRows = 16;
 // Columns unpacked at a time, so that all stays in the first-level cache. Multiples of every block.
 constexpr int64_t kSuperChunk = 4096;
 constexpr int64_t kBlockChunk = 1024;
+// Tokens that share the unpacking of a row where they are multiplied one by one.
+constexpr int64_t kTokensAtOnce = 64;
 constexpr int64_t kMaxGroups = kBlockChunk / 16;
 
 inline float fused(float a, float b, float c) {
@@ -244,6 +246,7 @@ struct RowsScratch {
   int16_t mins[kSuperChunk / kGroup];
   float d[kMaxGroups * kStripRows];  // [group or super-block][row]
   float m[kMaxGroups * kStripRows];
+  float y[kTokensAtOnce];
 #if defined(__AVX512F__)
   alignas(64) __m512i parts[kFewRows][kMaxGroups / 4 * kStripRows];
 #endif
@@ -255,8 +258,7 @@ struct Q8Call {
   const Matrix& w;
   const Q8Format& format;
   const uint8_t* x;  // rows or tiles
-  float* y;
-  int64_t y_stride;
+  Q8Out out;
   const uint8_t* packed(int64_t row, int64_t column) const {
     const quant::TypeInfo& layout = kFormats.by_id[static_cast<uint32_t>(w.type)].info;
     return w.data + static_cast<size_t>(row) * w.row_bytes +
@@ -302,6 +304,14 @@ static void row_parts(const Q8Format& format, const RowsScratch& s, int64_t n_co
   }
 }
 
+// Sixteen weight rows' sums of a token go where the call wants them.
+inline void store_sums(const Q8Out& out, __m512 sums, int64_t token, int64_t row, __mmask16 live) {
+  float* y = out.y + token * out.y_stride + row;
+  if (out.bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(live, out.bias + row));
+  if (out.accumulate) sums = _mm512_add_ps(_mm512_maskz_loadu_ps(live, y), sums);
+  _mm512_mask_storeu_ps(y, live, sums);
+}
+
 // At most kFewRows activation rows.
 static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, RowsScratch& s) {
   const ActFormat act = call.format.kind == Q8Class::kSuper ? ActFormat::kSuper : ActFormat::kBlock;
@@ -331,7 +341,7 @@ static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int
         }
       }
     }
-    for (int64_t t = 0; t < n_tokens; t++) _mm512_mask_storeu_ps(call.y + t * call.y_stride + first, live, sums[t].y);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t].y, t, first, live);
   }
 }
 
@@ -341,7 +351,7 @@ static void rows_product(const Q8Call& call, int64_t row_begin, int64_t row_end,
   for (int64_t t = 0; t < n_tokens; t += kFewRows) {
     Q8Call some = call;
     some.x += static_cast<size_t>(t) * act_bytes;
-    some.y += t * call.y_stride;
+    some.out.y += t * call.out.y_stride;
     few_rows(some, row_begin, row_end, n_tokens - t < kFewRows ? n_tokens - t : kFewRows,
              *static_cast<RowsScratch*>(scratch));
   }
@@ -422,15 +432,23 @@ static void rows_product(const Q8Call& call, int64_t row_begin, int64_t row_end,
   const ActFormat act = call.format.kind == Q8Class::kSuper ? ActFormat::kSuper : ActFormat::kBlock;
   const size_t act_bytes = act_row_layout(act, call.w.cols).bytes;
   const int64_t chunk = act == ActFormat::kSuper ? kSuperChunk : kBlockChunk;
-  for (int64_t r = row_begin; r < row_end; r++) {
-    for (int64_t column = 0; column < call.w.cols; column += chunk) {
-      const int64_t n_cols = call.w.cols - column < chunk ? call.w.cols - column : chunk;
-      unpack_row(call, r, column, n_cols, s, 0);
-      for (int64_t t = 0; t < n_tokens; t++) {
-        const ActRow row = act_row(act, call.w.cols, call.x + static_cast<size_t>(t) * act_bytes);
-        const ActRow a{row.codes + column, row.d + column / act_scale_cols(act), row.sums + column / 16};
-        float& y = call.y[t * call.y_stride + r];
-        y = row_product(call.format, s, n_cols, a, column == 0 ? 0.0f : y);
+  for (int64_t first = 0; first < n_tokens; first += kTokensAtOnce) {
+    const int64_t tokens = n_tokens - first < kTokensAtOnce ? n_tokens - first : kTokensAtOnce;
+    for (int64_t r = row_begin; r < row_end; r++) {
+      for (int64_t column = 0; column < call.w.cols; column += chunk) {
+        const int64_t n_cols = call.w.cols - column < chunk ? call.w.cols - column : chunk;
+        unpack_row(call, r, column, n_cols, s, 0);
+        for (int64_t t = 0; t < tokens; t++) {
+          const ActRow row = act_row(act, call.w.cols, call.x + static_cast<size_t>(first + t) * act_bytes);
+          const ActRow a{row.codes + column, row.d + column / act_scale_cols(act), row.sums + column / 16};
+          s.y[t] = row_product(call.format, s, n_cols, a, column == 0 ? 0.0f : s.y[t]);
+        }
+      }
+      for (int64_t t = 0; t < tokens; t++) {
+        float sum = s.y[t];
+        if (call.out.bias != nullptr) sum += call.out.bias[r];
+        float& y = call.out.y[(first + t) * call.out.y_stride + r];
+        y = call.out.accumulate ? y + sum : sum;
       }
     }
   }

@@ -305,14 +305,15 @@ static void block_strip(const Q8Call& call, int64_t first, int rows, const TileR
   }
 }
 
-// y[lane][row] = sums[row][lane], for the rows and lanes that there are.
-static void store_strip(const float (*sums)[kActRows], int rows, int64_t lanes, float* y, int64_t y_stride) {
+// Sums [row][lane] of a strip as those of `lanes` tokens from `token` on.
+static void store_strip(const float (*sums)[kActRows], int64_t first, int rows, const Q8Out& out, int64_t token,
+                        int64_t lanes) {
   const __m512i index = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
                                            _mm512_set1_epi32(kActRows));
   const __mmask16 live = static_cast<__mmask16>((1u << rows) - 1);
   for (int64_t lane = 0; lane < lanes; lane++) {
     const __m512 column = _mm512_mask_i32gather_ps(_mm512_setzero_ps(), live, index, &sums[0][lane], 4);
-    _mm512_mask_storeu_ps(y + lane * y_stride, live, column);
+    store_sums(out, column, token + lane, first, live);
   }
 }
 
@@ -337,7 +338,7 @@ static void tiles_product(const Q8Call& call, int64_t row_begin, int64_t row_end
       for (int64_t t = 0; t < tiles.n; t++) {
         const int64_t token = (tile + t) * kTileRows;
         const int64_t lanes = n_tokens - token < kTileRows ? n_tokens - token : kTileRows;
-        store_strip(s.y[t], rows, lanes, call.y + token * call.y_stride + first, call.y_stride);
+        store_strip(s.y[t], first, rows, call.out, token, lanes);
       }
     }
   }
