@@ -32,7 +32,8 @@ enum SettingScope : uint32_t {
   kScopeGlobal = 1u << 4,    // every command
   kScopeQuantize = 1u << 5,
   kScopeTemplate = 1u << 6,
-  kScopeEngine = kScopeRun | kScopeEval,  // whatever computes with a model
+  kScopeBench = 1u << 7,
+  kScopeEngine = kScopeRun | kScopeEval | kScopeBench,  // whatever computes with a model
 };
 
 // X(key, "flag-name", type, "default", min, max, "unit", "choices", scope, "help")

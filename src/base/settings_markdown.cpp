@@ -48,6 +48,7 @@ std::string commands(uint32_t scope) {
   add(kScopeTokenize, "tokenize, detokenize");
   add(kScopeQuantize, "quantize");
   add(kScopeTemplate, "template");
+  add(kScopeBench, "bench");
   return out;
 }
 

@@ -18,20 +18,21 @@
     "What to compute; the first word after eval")                                                                     \
   X(kIdsFile, "ids-file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                           \
     "File of the token ids to evaluate, separated by white space; - for standard input")                              \
-  X(kFile, "file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                                  \
-    "Text whose perplexity is computed; - for standard input")                                                        \
+  X(kFile, "file", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeBench,                                    \
+    "Text whose perplexity is computed; - for standard input; for bench system a file whose drive is measured")       \
   X(kReference, "reference", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                        \
     "Log-probabilities of the same ids to compare with, as eval logprobs writes them")                                \
   X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeQuantize,                                   \
     "File that takes the results; it is replaced when they are complete")                                             \
-  X(kType, "type", SettingType::kText, "", 0, 0, "", "", kScopeQuantize,                                              \
+  X(kType, "type", SettingType::kText, "", 0, 0, "", "", kScopeQuantize | kScopeBench,                                \
     "What to quantise to: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, "       \
-    "Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4_MOE, NVFP4, Q1_0 or Q2_0")                     \
+    "Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4_MOE, NVFP4, Q1_0 or Q2_0; for bench kernels "  \
+    "a tensor type, empty for all")                                                                                   \
   X(kPure, "pure", SettingType::kSwitch, "off", 0, 0, "", "", kScopeQuantize,                                         \
     "Give every tensor that is quantised the same type, Q4_K for Q4_K_M or Q4_K; off gives some a better one")        \
   X(kAllowRequantize, "allow-requantize", SettingType::kSwitch, "off", 0, 0, "", "", kScopeQuantize,                  \
     "Also convert tensors that are quantised already, at a cost in quality")                                          \
-  X(kJson, "json", SettingType::kSwitch, "off", 0, 0, "", "", kScopeInspect,                                          \
+  X(kJson, "json", SettingType::kSwitch, "off", 0, 0, "", "", kScopeInspect | kScopeBench,                            \
     "Print JSON instead of text")                                                                                     \
   X(kSpecial, "special", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTokenize,                                    \
     "Tokenize the texts of special tokens as those tokens; detokenize special tokens as their texts")                 \
@@ -47,11 +48,11 @@
   X(kAct, "act", SettingType::kChoice, "f32", 0, 0, "", "f32", kScopeEngine,                                          \
     "Type that activations are rounded to before matrix products; f32 does not round")                                \
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \
-    "Type of the KV cache; auto is f32 for eval and f16 for run")                                                     \
+    "Type of the KV cache; auto is f32 for eval and f16 for run and bench")                                           \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
-    "there are ids, and for eval perplexity 512")                                                                     \
-  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeEngine | kScopeQuantize,            \
+    "there are ids, for eval perplexity 512, and for bench what its largest test needs")                              \
+  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeRun | kScopeEval | kScopeQuantize,  \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
@@ -62,16 +63,33 @@
     "if it fits")                                                                                                     \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
-  X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,               \
-    "RAM always left free; auto is 4, at most a quarter of what is available")                                                                                           \
+  X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \
+    "RAM always left free; auto is 4, at most a quarter of what is available")                                        \
   X(kChunk, "chunk", SettingType::kInt, "512", 1, 8192, "tokens", "", kScopeEngine,                                   \
     "Prompt tokens computed together")                                                                                \
   X(kDeterministic, "deterministic", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                         \
     "The same bits for any batch, chunking, thread count and source")                                                 \
   X(kGraph, "graph", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \
     "Record each step's operations once and replay them")                                                             \
-  X(kIsa, "isa", SettingType::kChoice, "auto", 0, 0, "", "auto|scalar|avx2|avx512", kScopeEngine,                     \
-    "Instruction set of the CPU kernels; auto is the best this machine has")                                          \
+  X(kIsa, "isa", SettingType::kChoice, "auto", 0, 0, "", "auto|scalar|avx2|avx512|avx512vnni|amx", kScopeEngine,      \
+    "Instruction set of the CPU kernels; auto is the best this machine has, for bench kernels all it has")            \
+  X(kBenchmark, "benchmark", SettingType::kChoice, "model", 0, 0, "", "model|system|kernels", kScopeBench,            \
+    "What to measure; the first word after bench, where a model stands for itself")                                   \
+  X(kNPrompt, "n-prompt", SettingType::kText, "512", 0, 0, "tokens", "", kScopeBench,                                 \
+    "Lengths of the prompts to measure (-p), separated by commas; 0 for none")                                        \
+  X(kNGen, "n-gen", SettingType::kText, "64", 0, 0, "tokens", "", kScopeBench,                                        \
+    "Numbers of tokens to generate one at a time (-n), separated by commas; 0 for none")                              \
+  X(kNThreads, "n-threads", SettingType::kText, "auto", 0, 0, "threads", "", kScopeBench,                             \
+    "Numbers of computing threads to measure with (-t), separated by commas; auto is one per physical core")          \
+  X(kRepetitions, "repetitions", SettingType::kInt, "5", 1, 1000, "", "", kScopeBench,                                \
+    "How often each test is measured (-r), after one run that does not count")                                        \
+  X(kShape, "shape", SettingType::kText, "768x2048", 0, 0, "", "", kScopeBench,                                       \
+    "Shapes of the weights that bench kernels multiplies with, ROWSxCOLUMNS, separated by commas")                    \
+  X(kNTokens, "tokens", SettingType::kText, "1,64,512", 0, 0, "tokens", "", kScopeBench,                              \
+    "Numbers of tokens that bench kernels computes at once, separated by commas")                                     \
+  X(kBufferMib, "buffer-mib", SettingType::kInt, "auto", 1, 1048576, "MiB", "", kScopeBench,                          \
+    "Memory that is read to measure its speed; auto is 2048, and for bench kernels 256, or twice the caches if that " \
+    "is more")                                                                                                        \
   X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                                         \
     "Print counters and speed on stderr at the end")                                                                  \
   X(kPredict, "predict", SettingType::kInt, "auto", 0, 16777216, "tokens", "", kScopeRun,                             \

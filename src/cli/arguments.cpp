@@ -167,7 +167,17 @@ Result<Arguments> collect(const Command& command, const Parser& parser, const No
 
 }  // namespace
 
-char short_flag(Key key) { return key == Key::kPrompt ? 'p' : key == Key::kPredict ? 'n' : '\0'; }
+char short_flag(Key key) {
+  switch (key) {
+    case Key::kPrompt:
+    case Key::kNPrompt: return 'p';
+    case Key::kPredict:
+    case Key::kNGen: return 'n';
+    case Key::kNThreads: return 't';
+    case Key::kRepetitions: return 'r';
+    default: return '\0';
+  }
+}
 
 Result<Arguments> parse_arguments(const Command& command, Words args) {
   Normalizer normalizer(command, args);

@@ -12,6 +12,7 @@ extern const Command kTokenizeCommand;
 extern const Command kDetokenizeCommand;
 extern const Command kQuantizeCommand;
 extern const Command kTemplateCommand;
+extern const Command kBenchCommand;
 extern const Command kSettingsCommand;
 
 }  // namespace strata::cli

@@ -5,7 +5,7 @@ namespace {
 
 const Command* const kRows[] = {&kRunCommand,      &kInspectCommand,    &kEvalCommand,
                                 &kTokenizeCommand, &kDetokenizeCommand, &kQuantizeCommand,
-                                &kTemplateCommand, &kSettingsCommand};
+                                &kTemplateCommand, &kBenchCommand,      &kSettingsCommand};
 
 }  // namespace
 

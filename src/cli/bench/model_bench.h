@@ -1,0 +1,73 @@
+// Speed of a model: prompts of random tokens, and tokens one at a time after an empty context.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/stats.h"
+#include "cli/bench/memory_speed.h"
+#include "cli/bench/spread.h"
+#include "engine/config.h"
+#include "gguf/gguf.h"
+
+namespace strata::cli {
+
+struct ModelBenchOptions {
+  std::vector<int64_t> prompts;  // tokens; no zeros
+  std::vector<int64_t> answers;  // tokens; no zeros
+  std::vector<int> threads;      // an engine is opened for each; 0: one per physical core
+  int repetitions = 1;
+  uint64_t buffer_bytes = kMemorySpeedBytes;
+  engine::EngineConfig config;   // but for the threads; the context holds the longest test
+};
+
+enum class TestKind { kPrompt, kGenerate };
+
+// Repetitions of one test with one engine.
+struct TestResult {
+  TestKind kind = TestKind::kPrompt;
+  int64_t n_tokens = 0;
+  int threads = 0;
+  std::vector<int64_t> durations_ns;    // of each repetition
+  uint64_t bytes = 0;                   // that a repetition reads at the least, in the mean; see Traffic
+  double ceiling_bytes_per_second = 0;  // of reading with the same threads
+
+  std::string name() const;  // "pp512", "tg64"
+  Spread tokens_per_second() const;
+  double bytes_per_token() const { return static_cast<double>(bytes) / static_cast<double>(n_tokens); }
+  double bytes_per_second() const { return bytes_per_token() * tokens_per_second().median; }
+};
+
+// An engine before its tests.
+struct EngineNote {
+  ReadSpeed ceiling;
+  int64_t load_ns = 0;
+  std::string description;
+};
+
+// Is told of everything when it has been measured.
+class ModelBenchReporter {
+ public:
+  virtual ~ModelBenchReporter() = default;
+  virtual Status engine_opened(const EngineNote& note) = 0;
+  virtual Status test_done(const TestResult& result) = 0;
+  virtual Status finish() = 0;
+};
+
+// What is fixed for all rows.
+struct BenchHead {
+  std::string model_path;
+  uint64_t model_bytes = 0;  // of its tensors
+  std::string cpu_name;
+  ModelBenchOptions options;
+};
+// A line for each, as it comes; and a JSON object in the end.
+std::unique_ptr<ModelBenchReporter> make_text_reporter(const BenchHead& head);
+std::unique_ptr<ModelBenchReporter> make_json_reporter(const BenchHead& head);
+
+Status bench_model(const gguf::Model& model, const ModelBenchOptions& options, Stats& stats,
+                   ModelBenchReporter& reporter);
+
+}  // namespace strata::cli

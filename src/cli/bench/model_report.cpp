@@ -1,0 +1,118 @@
+// The rows of a model, for people as they come, and for programs in the end.
+#include <nlohmann/json.hpp>
+
+#include "base/format.h"
+#include "cli/bench/model_bench.h"
+#include "cli/streams.h"
+
+namespace strata::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kGiga = 1e9;
+constexpr double kMega = 1e6;
+
+class TextReporter final : public ModelBenchReporter {
+ public:
+  explicit TextReporter(const BenchHead& head) : head_(head) {}
+
+  Status engine_opened(const EngineNote& note) override {
+    const ReadSpeed& ceiling = note.ceiling;
+    std::string text = first_ ? head_text() : std::string("\n");
+    first_ = false;
+    text += format("{}\n", printable(note.description, kMaxDescriptionBytes));
+    text += format("loaded in {:.2f} s; {} threads read {:.2f} GB/s from {}{}, {} of it on huge pages\n\n",
+                   static_cast<double>(note.load_ns) / kGiga, ceiling.threads, ceiling.bytes_per_second / kGiga,
+                   format_bytes(ceiling.buffer_bytes), ceiling.reduced ? " (there is no RAM for more)" : "",
+                   format_bytes(ceiling.huge_bytes));
+    text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling |\n"
+            "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: |\n";
+    return write_stdout(text);
+  }
+  Status test_done(const TestResult& result) override {
+    const Spread speed = result.tokens_per_second();
+    return write_stdout(
+        format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>8.0f} % |\n",
+               result.name(), result.threads, speed.median, speed.min, speed.max, result.bytes_per_token() / kMega,
+               result.bytes_per_second() / kGiga, 100 * result.bytes_per_second() / result.ceiling_bytes_per_second));
+  }
+  Status finish() override { return {}; }
+
+ private:
+  static constexpr size_t kMaxDescriptionBytes = 1024;
+
+  std::string head_text() const {
+    return format("{}: {} of tensors; {}\n", path_text(head_.model_path), format_bytes(head_.model_bytes),
+                  printable(head_.cpu_name));
+  }
+
+  const BenchHead head_;
+  bool first_ = true;
+};
+
+Json test_json(const TestResult& result) {
+  const Spread speed = result.tokens_per_second();
+  const bool prompt = result.kind == TestKind::kPrompt;
+  return {{"test", result.name()},
+          {"n_prompt", prompt ? result.n_tokens : 0},
+          {"n_gen", prompt ? 0 : result.n_tokens},
+          {"threads", result.threads},
+          {"durations_ns", result.durations_ns},
+          {"tokens_per_second", {{"median", speed.median}, {"min", speed.min}, {"max", speed.max}}},
+          {"bytes_per_token", result.bytes_per_token()},
+          {"bytes_per_second", result.bytes_per_second()},
+          {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
+}
+
+Json engine_json(const EngineNote& note) {
+  return {{"threads", note.ceiling.threads},
+          {"load_ns", note.load_ns},
+          {"description", note.description},
+          {"read_ceiling_bytes_per_second", note.ceiling.bytes_per_second},
+          {"ceiling_buffer_bytes", note.ceiling.buffer_bytes},
+          {"ceiling_buffer_reduced", note.ceiling.reduced},
+          {"ceiling_huge_page_bytes", note.ceiling.huge_bytes}};
+}
+
+class JsonReporter final : public ModelBenchReporter {
+ public:
+  explicit JsonReporter(const BenchHead& head) {
+    json_ = {{"version", STRATA_VERSION},
+             {"model", head.model_path},
+             {"model_bytes", head.model_bytes},
+             {"cpu", head.cpu_name},
+             {"chunk", head.options.config.chunk},
+             {"kv_type", head.options.config.kv_type == kernels::KvType::kF32 ? "f32" : "f16"},
+             {"isa", head.options.config.isa},
+             {"repetitions", head.options.repetitions},
+             {"engines", Json::array()},
+             {"tests", Json::array()}};
+  }
+
+  Status engine_opened(const EngineNote& note) override {
+    json_["engines"].push_back(engine_json(note));
+    return {};
+  }
+  Status test_done(const TestResult& result) override {
+    json_["tests"].push_back(test_json(result));
+    return {};
+  }
+  Status finish() override {
+    return write_stdout(json_.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+
+ private:
+  Json json_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelBenchReporter> make_text_reporter(const BenchHead& head) {
+  return std::make_unique<TextReporter>(head);
+}
+std::unique_ptr<ModelBenchReporter> make_json_reporter(const BenchHead& head) {
+  return std::make_unique<JsonReporter>(head);
+}
+
+}  // namespace strata::cli

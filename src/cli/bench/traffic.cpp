@@ -1,0 +1,93 @@
+#include "cli/bench/traffic.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace strata::cli {
+namespace {
+
+// N of "blk.N.rest"; -1 for other names.
+int layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blk.";
+  if (!name.starts_with(kPrefix)) return -1;
+  int layer = -1;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  return error == std::errc() && end != name.data() + name.size() && *end == '.' ? layer : -1;
+}
+
+// Where the experts' tensors begin, whatever they are called.
+std::set<std::pair<int, uint64_t>> expert_places(const experts::ExpertLayout& layout) {
+  std::set<std::pair<int, uint64_t>> places;
+  for (const experts::LayerLayout& layer : layout.layers()) {
+    for (const experts::BlobPart& part : layer.parts) {
+      for (const experts::BlobPart::Place& place : part.places) places.emplace(place.shard, place.offset);
+    }
+  }
+  return places;
+}
+
+}  // namespace
+
+Result<Traffic> Traffic::of(const gguf::Model& model, const model::HParams& hp, kernels::KvType kv_type) {
+  ASSIGN_OR_RETURN(const experts::ExpertLayout layout, experts::ExpertLayout::from_model(
+                       model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts));
+  Traffic traffic;
+  traffic.experts_used_ = hp.route.n_used;
+  traffic.add_experts(layout);
+  traffic.add_tensors(model, layout, hp.n_layers);
+  traffic.add_context(hp, kv_type);
+  return traffic;
+}
+
+void Traffic::add_experts(const experts::ExpertLayout& layout) {
+  for (const experts::LayerLayout& layer : layout.layers()) {
+    for (const experts::BlobPart& part : layer.parts) expert_bytes_ += part.bytes;
+  }
+}
+
+// Tensors of layers past the last one, and others that are not named here, take no part in a step.
+void Traffic::add_tensors(const gguf::Model& model, const experts::ExpertLayout& layout, int n_layers) {
+  const auto experts = expert_places(layout);
+  for (const gguf::TensorInfo& tensor : model.tensors()) {
+    const int layer = layer_of(tensor.name);
+    const bool of_layers = layer >= 0 && layer < n_layers && !experts.contains({tensor.shard, tensor.file_offset});
+    if (of_layers || tensor.name == "output_norm.weight") dense_bytes_ += tensor.bytes;
+  }
+  const gguf::TensorInfo* embedding = model.find_tensor("token_embd.weight");
+  const gguf::TensorInfo* output = model.find_tensor("output.weight");
+  if (output == nullptr) output = embedding;  // tied
+  if (embedding != nullptr) embedding_row_bytes_ = embedding->row_bytes;
+  if (output != nullptr) head_bytes_ = output->bytes;
+}
+
+void Traffic::add_context(const model::HParams& hp, kernels::KvType kv_type) {
+  kv_token_bytes_ = static_cast<uint64_t>(hp.k_width() + hp.v_width()) * kernels::kv_bytes(kv_type);
+  const auto state_bytes = static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
+  for (size_t layer = 0; layer < static_cast<size_t>(hp.n_layers); layer++) {
+    if (hp.recurrent[layer]) {
+      fixed_state_bytes_ += state_bytes;
+    } else {
+      windows_.push_back(hp.windows[layer]);
+    }
+  }
+}
+
+uint64_t Traffic::context_bytes(const StepRows& rows) const {
+  uint64_t tokens = 0;
+  for (const int64_t window : windows_) {
+    const int64_t end = rows.first + rows.n;
+    tokens += static_cast<uint64_t>(window > 0 ? std::min(end, window + rows.n - 1) : end);
+  }
+  return tokens * kv_token_bytes_ + fixed_state_bytes_;
+}
+
+uint64_t Traffic::step_bytes(const StepRows& rows) const {
+  const double experts = static_cast<double>(expert_bytes_) * rows.experts;
+  return dense_bytes_ + static_cast<uint64_t>(std::llround(experts)) + (rows.head ? head_bytes_ : 0) +
+         static_cast<uint64_t>(rows.n) * embedding_row_bytes_ + context_bytes(rows);
+}
+
+}  // namespace strata::cli
