@@ -23,6 +23,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/sync.h"
 
 namespace strata {
 namespace {
@@ -101,6 +102,8 @@ struct ThreadPool::Impl {
     signal.fetch_add(1);
     futex_wake(signal, static_cast<int>(threads.size()));
     for (std::thread& thread : threads) thread.join();
+    sync_forgotten(&claim);
+    sync_forgotten(&unfinished);
   }
 
   // A worker's life.
@@ -127,7 +130,9 @@ struct ThreadPool::Impl {
     while (has_open_piece(word)) {
       if (!claim.compare_exchange_weak(word, word + 1)) continue;
       const int64_t begin = static_cast<int64_t>(next_piece(word)) * grain + first_item;
+      if (worker != 0) sync_acquired(&claim);
       fn(context, begin, begin + std::min(grain, end_item - begin), worker);
+      if (worker != 0) sync_released(&unfinished);
       if (unfinished.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake(unfinished, 1);
       word = claim.load();
     }
@@ -136,16 +141,19 @@ struct ThreadPool::Impl {
   // One round: the items [first_item, end_item) in `pieces` pieces.
   void publish_and_join(int64_t pieces) {
     unfinished.store(static_cast<uint32_t>(pieces));
+    sync_released(&claim);
     claim.store(claim_word(++phase, static_cast<uint64_t>(pieces)));
     if (sleepers.load() > 0) {
       signal.fetch_add(1);
       futex_wake(signal, static_cast<int>(pieces - 1));  // the caller takes a piece itself
     }
     take_pieces(0);
-    if (spin_until(spin, [this] { return unfinished.load() == 0; })) return;
-    caller_sleeps.store(true);
-    for (uint32_t left = unfinished.load(); left != 0; left = unfinished.load()) futex_wait(unfinished, left);
-    caller_sleeps.store(false);
+    if (!spin_until(spin, [this] { return unfinished.load() == 0; })) {
+      caller_sleeps.store(true);
+      for (uint32_t left = unfinished.load(); left != 0; left = unfinished.load()) futex_wait(unfinished, left);
+      caller_sleeps.store(false);
+    }
+    sync_acquired(&unfinished);
   }
 
   void run(int64_t n_items) {

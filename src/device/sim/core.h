@@ -1,9 +1,12 @@
 // What the parts of a simulated machine share. It dies after all of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <memory>
 #include <vector>
 
+#include "device/sim/checker.h"
 #include "device/sim/faults.h"
 #include "device/sim/memory_record.h"
 #include "device/sim/order.h"
@@ -20,7 +23,9 @@ struct Core {
         kernels(the_kernels),
         schedule(manual, spec.seed),
         links(spec.devices.size()),
-        peer_links(spec.devices.size() * spec.devices.size()) {}
+        peer_links(spec.devices.size() * spec.devices.size()) {
+    if (spec.check) checker = std::make_unique<Checker>();
+  }
 
   // The link between two devices, whichever way.
   Link& peer_link(size_t a, size_t b) { return peer_links[std::min(a, b) * links.size() + std::max(a, b)]; }
@@ -36,6 +41,7 @@ struct Core {
   std::vector<Link> links;  // by device: to and from the host
   std::vector<Link> peer_links;
   Link drive;
+  std::unique_ptr<Checker> checker;  // null: nothing is checked
 };
 
 }  // namespace strata::device::sim

@@ -8,6 +8,8 @@ SimMachine::SimMachine(const SimSpec& spec, const kernels::Kernels& kernels, boo
     : core_(std::make_unique<Core>(spec, kernels, manual)) {
   for (size_t i = 0; i < spec.devices.size(); i++)
     devices_.push_back(std::make_unique<SimDevice>(*core_, static_cast<int>(i)));
+  const std::lock_guard<std::mutex> lock(core_->order.mutex());
+  core_->order.work_for(core_->order.open(StrandKind::kHost, "host", {}));
 }
 SimMachine::~SimMachine() { ASSERT(host_bytes() == 0); }
 
@@ -18,6 +20,20 @@ Faults& SimMachine::faults() { return core_->faults; }
 int64_t SimMachine::now_ns() {
   const std::lock_guard<std::mutex> lock(core_->order.mutex());
   return core_->order.current().now.time_ns;
+}
+
+std::vector<std::string> SimMachine::races() {
+  const std::lock_guard<std::mutex> lock(core_->order.mutex());
+  return core_->checker ? core_->checker->reports() : std::vector<std::string>{};
+}
+uint64_t SimMachine::n_races() {
+  const std::lock_guard<std::mutex> lock(core_->order.mutex());
+  return core_->checker ? core_->checker->n_races() : 0;
+}
+Status SimMachine::health() {
+  const std::vector<std::string> reports = races();
+  if (reports.empty()) return {};
+  return Error{ErrorCode::kInternal, reports.front()};
 }
 
 Status SimMachine::run_next(const std::string& lane, const std::string& job) {

@@ -44,6 +44,15 @@ class SimMachine {
   int64_t now_ns();
   Faults& faults();
 
+  // What the checker of access orders has found so far (docs/HACKING.md tells how to read a report), each pair of
+  // places once. An operation, copy or task that races does not run: its stream fails with the report.
+  std::vector<std::string> races();
+  // Accesses that raced, those included that were reported before.
+  uint64_t n_races();
+  // An error with the first report, if there is one: for whoever must not go on after a race that no stream has shown
+  // (one between threads of the host, or in the freeing of a buffer).
+  Status health();
+
   // By hand (SimOptions::manual): runs the next job of a lane. Lanes are named "sim:0/STREAM" for the operations of a
   // stream and "sim:0/STREAM tasks" for its host tasks. Jobs are called like the operation or the host task, or "copy",
   // "fill_zero", "record", "wait event", "start task" (which hands a task over to the other lane), "wait task".

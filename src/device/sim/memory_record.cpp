@@ -21,12 +21,60 @@ MemoryRecord* MemoryRecord::of(const Core& core, const Memory& memory) {
   return record != nullptr && &record->core_ == &core ? record : nullptr;
 }
 
-void MemoryRecord::before_free() { core_.schedule.wait_unused(*this); }
+Range MemoryRecord::range(size_t offset, size_t bytes, bool write) const {
+  return {&memory_, offset, bytes, 1, bytes, write};
+}
 
-uint64_t MemoryRecord::begin_access(size_t, size_t, bool, SourceSite) { return 0; }
-void MemoryRecord::end_access(uint64_t) {}
-uint64_t MemoryRecord::submit_read(size_t, size_t, SourceSite) { return 0; }
-void MemoryRecord::reap_read(uint64_t) {}
+void MemoryRecord::before_free() {
+  core_.schedule.wait_unused(*this);
+  if (!core_.checker) return;
+  const std::lock_guard<std::mutex> lock(core_.order.mutex());
+  core_.checker->note(core_.order.current(), accesses, range(0, memory_.bytes(), true), "freeing", {});
+}
+
+// Host code that races goes on, but not before what it races with has run: its bytes may be wrong, but nothing is
+// touched by two threads at once.
+uint64_t MemoryRecord::begin_access(size_t offset, size_t bytes, bool write, SourceSite site) {
+  if (!core_.checker) return 0;
+  std::optional<std::string> race;
+  uint64_t access;
+  {
+    const std::lock_guard<std::mutex> lock(core_.order.mutex());
+    access = core_.checker->open(core_.order.current(), accesses, range(offset, bytes, write), "host code", site, race);
+  }
+  if (race) core_.schedule.wait_untouched(*this);
+  return access;
+}
+
+void MemoryRecord::end_access(uint64_t access) {
+  if (!core_.checker) return;
+  const std::lock_guard<std::mutex> lock(core_.order.mutex());
+  core_.checker->close(access);
+}
+
+// A strand of its own from here until it is reaped, named by its slot.
+uint64_t MemoryRecord::submit_read(size_t offset, size_t bytes, SourceSite site) {
+  std::optional<std::string> race;
+  uint32_t slot;
+  {
+    const std::lock_guard<std::mutex> lock(core_.order.mutex());
+    const Stamp submitted = core_.order.release(core_.order.current());
+    Strand& read = *core_.order.open(StrandKind::kRead, "drive", submitted);
+    const int64_t duration = duration_ns(bytes, core_.spec.drive_bytes_per_s);
+    read.now.time_ns = later(core_.drive.reserve(read.now.time_ns, duration), duration);
+    if (core_.checker) race = core_.checker->note(read, accesses, range(offset, bytes, true), "read from a file", site);
+    slot = read.slot;
+  }
+  if (race) core_.schedule.wait_untouched(*this);
+  return slot;
+}
+
+void MemoryRecord::reap_read(uint64_t slot) {
+  const std::lock_guard<std::mutex> lock(core_.order.mutex());
+  Strand& read = core_.order.at(static_cast<uint32_t>(slot));
+  core_.order.current().now.join(core_.order.release(read));
+  core_.order.close(&read);
+}
 
 Pages::~Pages() {
   for (const std::span<std::byte> pages : quarantine_) munmap(pages.data(), pages.size());

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "device/memory.h"
+#include "device/sim/interval_map.h"
 #include "device/sim/order.h"
 
 namespace strata::device::sim {
@@ -23,7 +24,7 @@ class MemoryRecord final : public AccessObserver {
 
   const Memory& memory() const { return memory_; }
   // The memory is about to die: waits for the work that uses it, as freeing does on real devices. That wait orders
-  // nothing: a program that relies on it is reported.
+  // nothing: a program that relies on it races.
   void before_free();
 
   uint64_t begin_access(size_t offset, size_t bytes, bool write, SourceSite site) override;
@@ -31,11 +32,15 @@ class MemoryRecord final : public AccessObserver {
   uint64_t submit_read(size_t offset, size_t bytes, SourceSite site) override;
   void reap_read(uint64_t read) override;
 
+  // Guarded by the mutex of the order.
+  IntervalMap accesses;
   // Guarded by the mutex of the schedule.
   int n_queued = 0;   // uses by jobs that have not run
   int n_at_work = 0;  // of those, by operations and copies that run
 
  private:
+  Range range(size_t offset, size_t bytes, bool write) const;
+
   Core& core_;
   const Memory& memory_;
 };

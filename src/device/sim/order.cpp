@@ -38,9 +38,10 @@ uint32_t Order::take_slot(const Stamp& from) {
   return static_cast<uint32_t>(strands_.size() - 1);
 }
 
-Strand* Order::open(const std::string& name, const Stamp& from) {
+Strand* Order::open(StrandKind kind, const std::string& name, const Stamp& from) {
   const uint32_t slot = take_slot(from);
   auto strand = std::make_unique<Strand>();
+  strand->kind = kind;
   strand->slot = slot;
   strand->name = &*names_.insert(name).first;
   strand->now = from;
@@ -60,7 +61,7 @@ void Order::close(Strand* strand) {
 Strand& Order::current() {
   const uint64_t number = this_thread_number();
   Strand*& strand = threads_[number];
-  if (strand == nullptr) strand = open(format("host thread {}", number), {});
+  if (strand == nullptr) strand = open(StrandKind::kHost, format("host thread {}", number), {});
   return *strand;
 }
 

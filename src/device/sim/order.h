@@ -24,7 +24,10 @@ struct Stamp {
   void join(const Stamp& other);
 };
 
+enum class StrandKind { kHost, kStream, kTasks, kRead };
+
 struct Strand {
+  StrandKind kind = StrandKind::kHost;
   uint32_t slot = 0;
   const std::string* name = nullptr;  // kept by Order, also when the strand is gone
   Stamp now;                          // its own entry is the number of the step under way
@@ -42,8 +45,10 @@ class Order final : public SyncObserver {
   std::mutex& mutex() { return mutex_; }
 
   // A strand that starts where `from` ends. It lives until it is closed.
-  Strand* open(const std::string& name, const Stamp& from);
+  Strand* open(StrandKind kind, const std::string& name, const Stamp& from);
   void close(Strand* strand);
+  // The open strand that has this slot.
+  Strand& at(uint32_t slot) { return *strands_[slot]; }
 
   // The strand that the calling thread works for. A thread that was never heard of before gets one that has seen
   // nothing.

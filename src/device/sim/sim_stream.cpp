@@ -99,8 +99,8 @@ SimStream::SimStream(SimDevice& device, std::string name)
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
     const Stamp start = core_.order.release(core_.order.current());
-    strand_ = core_.order.open(full_name, start);
-    tasks_strand_ = core_.order.open(full_name + " tasks", start);
+    strand_ = core_.order.open(StrandKind::kStream, full_name, start);
+    tasks_strand_ = core_.order.open(StrandKind::kTasks, full_name + " tasks", start);
   }
   operations_ = std::make_unique<Lane>(core_.schedule, full_name);
   host_tasks_ = std::make_unique<Lane>(core_.schedule, full_name + " tasks");
@@ -121,6 +121,16 @@ bool SimStream::fails_at(FaultPoint point, const char* what) {
   abort(*std::move(fault));
   return true;
 }
+
+std::optional<std::string> SimStream::note(const Strand& strand, const Range& range, const char* what,
+                                           SourceSite site) const {
+  MemoryRecord* record = core_.checker ? MemoryRecord::of(core_, *range.memory) : nullptr;
+  if (record == nullptr) return std::nullopt;
+  return core_.checker->note(strand, record->accesses, range, what, site);
+}
+
+// What races does not run, and what follows it on the stream drains: no byte is touched by two threads at once.
+void SimStream::abort_for(std::string race) { abort({ErrorCode::kInternal, std::move(race)}); }
 
 void SimStream::queue(const char* what, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run) {
   Job job;
@@ -155,25 +165,37 @@ void SimStream::submit(const Launch& launch) {
 
 void SimStream::run_launch(const Launch& launch, const Stamp& queued) {
   if (failed() || fails_at(FaultPoint::kOperation, launch.name)) return;
-  const host::OpRow& row = host::op_row(launch.op);
-  {
-    const std::lock_guard<std::mutex> lock(core_.order.mutex());
-    strand_->now.join(queued);
-    uint64_t bytes = 0;
-    for (int i = 0; i < launch.n_ranges; i++) bytes += bytes_of(launch.ranges[i]);
-    FootprintSink footprint;
-    if (row.footprint != nullptr) row.footprint(launch.args, footprint);
-    for (const Range& range : footprint.ranges) bytes += bytes_of(range);
-    const Cost cost = cost_of(launch, bytes);
-    const DeviceSpec& spec = core_.spec.devices[static_cast<size_t>(sim_device_.index())];
-    strand_->now.time_ns = later(strand_->now.time_ns, std::max(duration_ns(cost.flops, spec.compute_flops_per_s),
-                                                                duration_ns(cost.bytes, spec.mem_bytes_per_s)));
-  }
+  if (auto race = begin_launch(launch, queued)) return abort_for(*std::move(race));
   if (Status status = compute_.reserve_scratch(sim_device_.scratch_floats()); !status.ok()) {
-    abort(std::move(status).error());
-    return;
+    return abort(std::move(status).error());
   }
-  row.run(launch.args, compute_);
+  host::op_row(launch.op).run(launch.args, compute_);
+}
+
+// The accesses and the time of an operation. Its tables are read only once it is known that nobody writes them.
+std::optional<std::string> SimStream::begin_launch(const Launch& launch, const Stamp& queued) {
+  const std::lock_guard<std::mutex> lock(core_.order.mutex());
+  strand_->now.join(queued);
+  uint64_t bytes = 0;
+  std::optional<std::string> race;
+  const auto touch = [&](const Range& range) {
+    bytes += bytes_of(range);
+    if (auto found = note(*strand_, range, launch.name, launch.site); found && !race) race = std::move(found);
+  };
+  for (int i = 0; i < launch.n_ranges; i++) touch(launch.ranges[i]);
+  if (race) return race;
+  if (const host::OpRow& row = host::op_row(launch.op); row.footprint != nullptr) {
+    FootprintSink footprint;
+    row.footprint(launch.args, footprint);
+    for (const Range& range : footprint.ranges) touch(range);
+  }
+  if (race) return race;
+  const Cost cost = cost_of(launch, bytes);
+  const DeviceSpec& spec = core_.spec.devices[static_cast<size_t>(sim_device_.index())];
+  const int64_t duration =
+      std::max(duration_ns(cost.flops, spec.compute_flops_per_s), duration_ns(cost.bytes, spec.mem_bytes_per_s));
+  strand_->now.time_ns = later(strand_->now.time_ns, duration);
+  return std::nullopt;
 }
 
 void SimStream::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
@@ -184,6 +206,12 @@ void SimStream::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t s
   std::vector<MemoryRecord*> uses;
   add_use(core_, uses, dst);
   if (src.kind() == MemoryKind::kPageable) {
+    std::optional<std::string> race;
+    {
+      const std::lock_guard<std::mutex> lock(core_.order.mutex());
+      race = note(core_.order.current(), flat_range(src, src_offset, bytes, false), "copy from pageable memory", site);
+    }
+    if (race) return abort_for(*std::move(race));
     job.taken.assign(src.address() + src_offset, src.address() + src_offset + bytes);
   } else {
     add_use(core_, uses, src);
@@ -195,14 +223,19 @@ void SimStream::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t s
 
 void SimStream::run_copy(const CopyJob& job, const Stamp& queued) {
   if (failed() || fails_at(FaultPoint::kCopy, "copy")) return;
+  const bool taken = job.src->kind() == MemoryKind::kPageable;
+  std::optional<std::string> race;
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
     strand_->now.join(queued);
+    if (!taken) race = note(*strand_, flat_range(*job.src, job.src_offset, job.bytes, false), "copy", job.site);
+    auto other = note(*strand_, flat_range(*job.dst, job.dst_offset, job.bytes, true), "copy", job.site);
+    if (!race) race = std::move(other);
     strand_->now.time_ns = copy_end_ns(job, strand_->now.time_ns);
   }
+  if (race) return abort_for(*std::move(race));
   if (job.bytes == 0) return;
-  const std::byte* from =
-      job.src->kind() == MemoryKind::kPageable ? job.taken.data() : job.src->address() + job.src_offset;
+  const std::byte* from = taken ? job.taken.data() : job.src->address() + job.src_offset;
   std::memmove(job.dst->address() + job.dst_offset, from, job.bytes);
 }
 
@@ -233,14 +266,17 @@ void SimStream::fill_zero(Memory& dst, size_t offset, size_t bytes, SourceSite s
   });
 }
 
-void SimStream::run_fill(const Range& range, SourceSite, const Stamp& queued) {
+void SimStream::run_fill(const Range& range, SourceSite site, const Stamp& queued) {
   if (failed() || fails_at(FaultPoint::kCopy, "fill_zero")) return;
+  std::optional<std::string> race;
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
     strand_->now.join(queued);
     const DeviceSpec& spec = core_.spec.devices[static_cast<size_t>(sim_device_.index())];
     strand_->now.time_ns = later(strand_->now.time_ns, duration_ns(bytes_of(range), spec.mem_bytes_per_s));
+    race = note(*strand_, range, "fill_zero", site);
   }
+  if (race) return abort_for(*std::move(race));
   std::memset(range.memory->address() + range.offset, 0, range.row_bytes);
 }
 
@@ -302,29 +338,44 @@ void SimStream::start_task(const std::shared_ptr<TaskRun>& run, const Stamp& que
   host_tasks_->push(std::move(job));
 }
 
+// The accesses of a task count from its start to its end: at both, they have to be ordered.
+std::optional<std::string> SimStream::note_task(const HostTask& task) {
+  const std::string what = format("task {}", task.name);
+  std::optional<std::string> race;
+  for (const Range& range : task.ranges) {
+    if (auto found = note(*tasks_strand_, range, what.c_str(), {}); found && !race) race = std::move(found);
+  }
+  return race;
+}
+
 void SimStream::run_task(TaskRun& run, const Stamp& forked) {
   if (failed()) {
     core_.schedule.complete(run.done, {});
     return;
   }
   const WorkFor scope(core_.order, tasks_strand_);
+  std::optional<std::string> race;
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
     tasks_strand_->now.join(forked);
+    race = note_task(run.task);
     uint64_t bytes = 0;
     for (const Range& range : run.task.ranges) bytes += bytes_of(range);
     tasks_strand_->now.time_ns = later(tasks_strand_->now.time_ns, duration_ns(bytes, core_.spec.host_bytes_per_s));
   }
   if (auto fault = core_.faults.visit(FaultPoint::kTask, run.task.name)) {
     run.result = *std::move(fault);
-  } else {
+  } else if (!race) {
     run.result = run.task.run();
   }
   Stamp reached;
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
+    auto at_end = note_task(run.task);
+    if (!race) race = std::move(at_end);
     reached = core_.order.release(*tasks_strand_);
   }
+  if (race) run.result = Error{ErrorCode::kInternal, *std::move(race)};
   core_.schedule.complete(run.done, std::move(reached));
 }
 

@@ -64,11 +64,17 @@ class SimStream final : public Stream {
   void queue(const char* name, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run);
   void queue_wait(const char* name, std::shared_ptr<Completion> completion, std::function<void()> after);
 
+  // Notes an access of `strand`; the race that it makes, if any. Holds the mutex of the order.
+  std::optional<std::string> note(const Strand& strand, const Range& range, const char* what, SourceSite site) const;
+  void abort_for(std::string race);
+
   void run_launch(const Launch& launch, const Stamp& queued);
+  std::optional<std::string> begin_launch(const Launch& launch, const Stamp& queued);
   void run_copy(const CopyJob& job, const Stamp& queued);
   void run_fill(const Range& range, SourceSite site, const Stamp& queued);
   void start_task(const std::shared_ptr<TaskRun>& run, const Stamp& queued);
   void run_task(TaskRun& run, const Stamp& forked);
+  std::optional<std::string> note_task(const HostTask& task);
   int64_t copy_end_ns(const CopyJob& job, int64_t ready_ns);
   // Waits until the lane has done or drained what is queued on it.
   void reach_end(Lane& lane, Strand& strand);
