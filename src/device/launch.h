@@ -50,6 +50,7 @@ class RangeCollector {
     ASSERT(blocks.k->owner() == device_);
     ASSERT(blocks.v->owner() == device_);
   }
+  void operator()(const ExpertSlots& slots) { ASSERT(slots.memory->owner() == device_); }
 
  private:
   void add(const Range& range) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "base/stats.h"
 #include "device/device.h"
@@ -11,38 +10,50 @@
 
 namespace strata::experts {
 
-// What one expert computes, as data: h = activation(gate x (+bias), up x (+bias)); out = down h (+bias). Scales of the
-// blob multiply a product before its bias.
-struct ExpertFormula {
-  enum class Activation {
-    kSiluMul,        // silu(g) * u
-    kSwigluClamped,  // g = min(g, limit), u = clamp(u, +-limit); g * sigmoid(alpha g) * (u + 1)
-  };
-  Activation activation = Activation::kSiluMul;
-  float alpha = 0;
-  float limit = 0;
-};
+class ExpertCache;
+using device::ExpertFormula;
 
 struct DispatchLimits {
-  int64_t max_rows = 0;  // rows of the largest step
-  int64_t n_used = 0;    // experts per row
+  int64_t max_rows = 0;   // rows of the largest step
+  int64_t n_used = 0;     // experts per row
+  int64_t n_experts = 0;  // of a layer
   int64_t dim = 0;
   int64_t ffn = 0;
+
+  int64_t pairs() const { return max_rows * n_used; }
+  int64_t input_cols() const { return dim > ffn ? dim : ffn; }  // of the scratch for experts' inputs
+};
+
+// What a dispatch is made from; all of it outlives the dispatch.
+struct DispatchSpec {
+  device::Device& device;
+  device::host::Compute& compute;  // for experts that are computed on the CPU
+  ExpertSource& source;
+  const ExpertLayout& layout;
+  DispatchLimits limits;
+  Stats& stats;
+  ExpertCache* cache = nullptr;  // of the same device; null: no expert lies there
+};
+
+struct DispatchBytes {
+  uint64_t device = 0;
+  uint64_t host = 0;  // pinned and pageable buffers
+  uint64_t total() const { return device + host; }
 };
 
 // One per part of a model. Its memory is allocated once; a step allocates nothing.
 class Dispatch {
  public:
-  // The source, layout and compute must outlive it. kNoMemory when the row buffers don't fit the device.
-  static Result<std::unique_ptr<Dispatch>> create(device::Device& device, device::host::Compute& compute,
-                                                  ExpertSource& source, const ExpertLayout& layout,
-                                                  const DispatchLimits& limits, Stats& stats);
+  // Computes everything on the CPU where the host can read the device's memory and there is no cache; else the experts
+  // of the cache on the device and the others on the CPU. kNoMemory when the row buffers don't fit.
+  static Result<std::unique_ptr<Dispatch>> create(const DispatchSpec& spec);
   virtual ~Dispatch() = default;
-  // What create() allocates on the device.
-  static uint64_t bytes_needed(const DispatchLimits& limits);
+  // What create() allocates. `all_on_host`: neither a cache nor a device whose memory the host cannot read.
+  static DispatchBytes bytes_needed(const DispatchLimits& limits, bool all_on_host);
 
   // Enqueues y[r] += sum over ranks j of weights[r][j] * expert ids[r][j] of x[r], for the live rows. A layer is always
-  // given the same memory (its first views decide), so that captured graphs stay valid.
+  // given the same memory (its first views decide), so that captured graphs stay valid. Rows of ids and x are packed,
+  // except where all is computed on the host.
   //   ids int32 [rows][k], weights [rows][k], x [rows][dim], y [rows][dim]
   virtual void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                    const device::In<float>& weights, const device::In<float>& x, const device::InOut<float>& y,

@@ -13,7 +13,7 @@ Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptio
 namespace {
 
 experts::DispatchLimits dispatch_limits(const HParams& hp, const PartOptions& options) {
-  return {.max_rows = options.step.max_rows, .n_used = hp.route.n_used, .dim = hp.dim, .ffn = hp.expert_ffn};
+  return {.max_rows = options.step.max_rows, .n_used = hp.route.n_used, .n_experts = hp.route.n_experts, .dim = hp.dim, .ffn = hp.expert_ffn};
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
   bytes.weights = loader.allocated_bytes();
   bytes.state = StateMemory::bytes_needed(hp, first, last, options.state, options.kv_type);
   bytes.step = StepInputs::bytes_needed(options.step, options.state) + act.bytes_needed(options.step) +
-               experts::Dispatch::bytes_needed(dispatch_limits(hp, options));
+               experts::Dispatch::bytes_needed(dispatch_limits(hp, options), true).total();
   return bytes;
 }
 
@@ -40,8 +40,12 @@ Status Part::build() {
   ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
-  ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create(spec_.device, spec_.compute, spec_.source, spec_.layout,
-                                                        dispatch_limits(hp, options_), spec_.stats));
+  ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create({.device = spec_.device,
+                                                         .compute = spec_.compute,
+                                                         .source = spec_.source,
+                                                         .layout = spec_.layout,
+                                                         .limits = dispatch_limits(hp, options_),
+                                                         .stats = spec_.stats}));
   stream_ = spec_.device.make_stream("compute");
   interrupt_task_ = {.name = "interrupt", .run = [this] { return check_interrupt(); }, .ranges = {}};
   return capture_all();

@@ -313,17 +313,18 @@ TEST_F(LaunchDeathTest, AttentionShapesThatDoNotFit) {
 }
 
 // Every byte of the cache: whether the footprint names it must be whether some row of the step uses it.
+struct Touched final : device::RangeSink {
+  void add(const Range& r) override {
+    for (int64_t row = 0; row < r.rows; row++) {
+      const size_t from = r.offset + static_cast<size_t>(row) * r.stride_bytes;
+      for (size_t i = 0; i < r.row_bytes; i++) bytes[r.memory][from + i] = r.write;
+    }
+  }
+  std::map<const device::Memory*, std::map<size_t, bool>> bytes;  // offset -> written
+};
+
 class FootprintTest : public testing::TestWithParam<kernels::KvType> {
  protected:
-  struct Touched final : device::RangeSink {
-    void add(const Range& r) override {
-      for (int64_t row = 0; row < r.rows; row++) {
-        const size_t from = r.offset + static_cast<size_t>(row) * r.stride_bytes;
-        for (size_t i = 0; i < r.row_bytes; i++) bytes[r.memory][from + i] = r.write;
-      }
-    }
-    std::map<const device::Memory*, std::map<size_t, bool>> bytes;  // offset -> written
-  };
 
   // Bytes of the tokens, in keys and values.
   static void use(const Paged& paged, int64_t token, bool write, Touched& expected) {
@@ -376,6 +377,31 @@ TEST_P(FootprintTest, AttentionReadsTheVisibleTokensOfItsRows) {
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, FootprintTest, testing::Values(kernels::KvType::kF32, kernels::KvType::kF16),
                          [](const auto& tested) { return tested.param == kernels::KvType::kF32 ? "F32" : "F16"; });
+
+TEST(Footprint, ExpertFfnReadsTheSlotsOfTheExpertsOfItsRows) {
+  HostDevice device(host_options());
+  const Grid<int32_t> ids(device, 3, 2, 1, 1), slot_of(device, 1, 5, 2, 0), live(device, 1, 1, 0, 0);
+  const Grid<int64_t> offsets(device, 1, 3, 1, 0);
+  const auto memory = make_buffer(device, 64);
+  slot_of.set_row(0, {2, -1, 0, 1, -1});
+  offsets.set_row(0, {8, 30, 44});
+  ids.set_row(0, {0, 1});
+  ids.set_row(1, {2, 0});
+  ids.set_row(2, {3, 4});  // not live
+  live.at(0, 0) = 2;
+  device::ExpertFfn op;
+  op.ids = ids;
+  op.live = live;
+  op.slot_of = slot_of;
+  op.slots = {memory.get(), offsets};
+  op.blob.bytes = 12;
+  Touched found, expected;
+  op.footprint(found);
+  for (const size_t offset : {8, 44}) {
+    for (size_t i = 0; i < 12; i++) expected.bytes[memory.get()][offset + i] = false;
+  }
+  EXPECT_EQ(found.bytes, expected.bytes);
+}
 
 }  // namespace
 }  // namespace strata::test

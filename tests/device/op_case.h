@@ -14,7 +14,7 @@ namespace strata::test {
 
 // The value that an operation leaves at an address. `tolerance` 0: exactly that.
 struct Want {
-  enum class Kind { kF32, kF16, kI32 };
+  enum class Kind { kF32, kF16, kI32, kScratch };  // kScratch: 4 bytes that may become anything
   const void* at;
   double value;
   double tolerance = 0;
@@ -75,10 +75,11 @@ using OpCases = std::vector<std::unique_ptr<OpCase>>;
 // All of the cases, several for an operation that has several forms.
 OpCases all_op_cases(device::Device& device);
 
-// Its three parts.
+// Its parts.
 void add_basic_cases(device::Device& device, OpCases& cases);
 void add_attention_cases(device::Device& device, OpCases& cases);
 void add_recurrent_cases(device::Device& device, OpCases& cases);
+void add_expert_cases(device::Device& device, OpCases& cases);
 
 template <class Op>
 OpCase& add_case(device::Device& device, OpCases& cases, const std::string& form) {
@@ -98,6 +99,12 @@ inline void want_row(std::vector<Want>& wants, const float* at, const std::vecto
 inline void want_row_within(std::vector<Want>& wants, const float* at, const std::vector<double>& values,
                             double tolerance) {
   for (size_t i = 0; i < values.size(); i++) wants.push_back({at + i, values[i], tolerance});
+}
+// n elements of 4 bytes in which the operation works.
+inline void want_scratch(std::vector<Want>& wants, const void* at, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    wants.push_back({static_cast<const std::byte*>(at) + 4 * i, 0, 0, Want::Kind::kScratch});
+  }
 }
 
 }  // namespace strata::test

@@ -351,6 +351,7 @@ OpCases all_op_cases(Device& device) {
   add_basic_cases(device, cases);
   add_attention_cases(device, cases);
   add_recurrent_cases(device, cases);
+  add_expert_cases(device, cases);
   return cases;
 }
 

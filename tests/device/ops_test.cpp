@@ -18,6 +18,7 @@ double value_at(const Want& want) {
     case Want::Kind::kF32: return load_le<float>(want.at);
     case Want::Kind::kF16: return quant::f16_to_f32(load_le<uint16_t>(want.at));
     case Want::Kind::kI32: return load_le<int32_t>(want.at);
+    case Want::Kind::kScratch: return want.value;
   }
   return NAN;
 }

@@ -41,9 +41,10 @@ DispatchRig::DispatchRig(const ExpertModel& model, const RigOptions& options, ex
     arena_ = make_arena_source(*model.model, model.layout, device_, device_.compute().pool(), stats).value();
     source_ = arena_.get();
   }
-  const experts::DispatchLimits limits{.max_rows = options.max_rows, .n_used = options.k, .dim = model.spec.dim,
+  const experts::DispatchLimits limits{.max_rows = options.max_rows, .n_used = options.k,
+                                       .n_experts = model.spec.n_experts, .dim = model.spec.dim,
                                        .ffn = model.spec.ffn};
-  dispatch_ = experts::Dispatch::create(device_, device_.compute(), *source_, model.layout, limits, stats).value();
+  dispatch_ = experts::Dispatch::create({device_, device_.compute(), *source_, model.layout, limits, stats}).value();
   graph_ = device_.capture([&](device::Stream& s) {
     dispatch_->run(s, 0, ids_, weights_, x_, y_, live_, options_.formula);
   }).value();

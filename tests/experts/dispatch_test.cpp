@@ -225,8 +225,8 @@ TEST(Dispatch, RowBuffersThatDoNotFitAreAnError) {
   Stats stats;
   const auto mapped = make_mapped_source(*model.model, model.layout, stats).value();
   device::host::HostDevice device(host_options(1, 16 * kKiB));
-  expect_error(experts::Dispatch::create(device, device.compute(), *mapped, model.layout,
-                                         {.max_rows = 100, .n_used = 2, .dim = 36, .ffn = 40}, stats),
+  expect_error(experts::Dispatch::create({device, device.compute(), *mapped, model.layout,
+                                          {.max_rows = 100, .n_used = 2, .n_experts = 4, .dim = 36, .ffn = 40}, stats}),
                ErrorCode::kNoMemory, {"expert", "28.1 KiB"});
   EXPECT_EQ(device.used_bytes(), 0u);
 }

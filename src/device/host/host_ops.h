@@ -16,6 +16,8 @@ void run(const RopeAngles& op, Compute& compute);
 void run(const RopeAppend& op, Compute& compute);
 void run(const Attention& op, Compute& compute);
 void run(const Router& op, Compute& compute);
+void run(const ExpertFfn& op, Compute& compute);
+void run(const MergeExpertRows& op, Compute& compute);
 void run(const Combine& op, Compute& compute);
 void run(const DeltaConv& op, Compute& compute);
 void run(const DeltaGates& op, Compute& compute);
@@ -30,6 +32,7 @@ int64_t scratch_floats(const Op&) {
 int64_t scratch_floats(const MatMul& op);
 int64_t scratch_floats(const Attention& op);
 int64_t scratch_floats(const Router& op);
+int64_t scratch_floats(const ExpertFfn& op);
 int64_t scratch_floats(const DeltaNet& op);
 
 // The table of AllOps for launches.

@@ -23,7 +23,7 @@ struct OpList {
 };
 
 using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention, Router,
-                      Combine, DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
+                      ExpertFfn, MergeExpertRows, Combine, DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
 
 template <class Op>
 constexpr int op_index() {

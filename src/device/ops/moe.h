@@ -1,9 +1,47 @@
-// Routing and the sum over experts.
+// Routing, the routed experts that lie in the slots of a device, and the sum over experts.
 #pragma once
 
 #include "device/ops/op.h"
 
 namespace strata::device {
+
+// What one expert computes, as data: h = activation(gate x (+bias), up x (+bias)); out = down h (+bias). Scales of the
+// blob multiply a product before its bias.
+struct ExpertFormula {
+  enum class Activation {
+    kSiluMul,        // silu(g) * u
+    kSwigluClamped,  // g = min(g, limit), u = clamp(u, +-limit); g * sigmoid(alpha g) * (u + 1)
+  };
+  Activation activation = Activation::kSiluMul;
+  float alpha = 0;
+  float limit = 0;
+  bool round_activations = false;  // to 8 bits, before products with types that have integer products
+};
+
+// A matrix of an expert within its blob; offsets are bytes from the start of the blob.
+struct ExpertMatrix {
+  quant::Type type = quant::Type::F32;
+  int64_t rows = 0;  // outputs
+  int64_t cols = 0;  // inputs, contiguous
+  size_t row_bytes = 0;
+  size_t offset = 0;          // of row 0
+  int64_t bias_offset = -1;   // float32 [rows]; -1: no bias
+  int64_t scale_offset = -1;  // one float32; -1: no scale
+};
+
+// The blobs of a layer's experts: alike, wherever each of them lies.
+struct ExpertBlob {
+  ExpertMatrix gate;  // [ffn][dim]
+  ExpertMatrix up;    // [ffn][dim]
+  ExpertMatrix down;  // [dim][ffn]
+  size_t bytes = 0;
+};
+
+// Memory of which an operation reads the blobs that a table names.
+struct ExpertSlots {
+  Memory* memory = nullptr;
+  In<int64_t> offsets;  // [1][n_slots] where each slot starts, bytes
+};
 
 // logits = W x (+ bias); ids and weights of the k experts of each row, best first (kernels::route).
 struct Router {
@@ -34,6 +72,64 @@ struct Router {
     ASSERT(ids.cols == params.n_used);
     ASSERT(weights.cols == params.n_used);
     ASSERT(logits.cols == params.n_experts);
+  }
+};
+
+// y[r*k + j] = the ExpertFormula of x[r] for every pair (r, j) whose expert ids[r][j] is in a slot; the rows of the other
+// pairs are left alone. A pair's result does not depend on the pairs beside it.
+struct ExpertFfn {
+  static constexpr const char* kName = "expert_ffn";
+  In<float> x;          // [rows][dim]
+  In<int32_t> ids;      // [rows][k], in [0, n_experts)
+  In<int32_t> live;     // [1]
+  In<int32_t> slot_of;  // [1][n_experts] slot of each expert of the layer, or -1
+  ExpertSlots slots;
+  ExpertBlob blob;
+  ExpertFormula formula;
+  Out<float> inputs;    // [rows * k][at least max(dim, ffn)], scratch
+  Out<float> hidden;    // [rows * k][ffn], scratch
+  Out<int32_t> groups;  // [1][expert_group_ints(rows * k, n_experts)], scratch
+  Out<float> y;         // [rows * k][dim]
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(ids);
+    v(live);
+    v(slot_of);
+    v(slots);
+    v(slots.offsets);
+    v(inputs);
+    v(hidden);
+    v(groups);
+    v(y);
+  }
+  void check() const;
+  void footprint(RangeSink& sink) const;
+};
+// Integers in which the pairs of a step are sorted by expert: the sorted pairs, and three for every expert.
+constexpr int64_t expert_group_ints(int64_t n_pairs, int64_t n_experts) { return n_pairs + 3 * n_experts + 1; }
+
+// y[p] = x[p] for the pairs p = r*k + j of the live rows whose expert is in no slot.
+struct MergeExpertRows {
+  static constexpr const char* kName = "merge_expert_rows";
+  In<float> x;          // [rows * k][dim]
+  In<int32_t> ids;      // [rows][k], in [0, n_experts)
+  In<int32_t> live;     // [1]
+  In<int32_t> slot_of;  // [1][n_experts]
+  Out<float> y;         // [rows * k][dim]
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(ids);
+    v(live);
+    v(slot_of);
+    v(y);
+  }
+  void check() const {
+    ASSERT(x.cols == y.cols);
+    ASSERT(x.rows >= ids.rows * ids.cols);
+    ASSERT(y.rows >= ids.rows * ids.cols);
+    ASSERT(!overlap(x, y));
   }
 };
 

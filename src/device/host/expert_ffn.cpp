@@ -1,0 +1,275 @@
+#include "device/host/expert_ffn.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/bytes.h"
+#include "device/host/rounded.h"
+
+namespace strata::device::host {
+namespace {
+
+// Weight rows of an expert that one worker computes at once.
+constexpr int64_t kPieceRows = 32;
+
+// Floats of scratch per thread for a product, or for rounding its inputs.
+int64_t product_scratch(int64_t dim, int64_t ffn) {
+  const int64_t cols = std::max(dim, ffn);
+  return std::max({matmul_scratch(cols), rounding_scratch(kernels::ActFormat::kBlock, cols),
+                   rounding_scratch(kernels::ActFormat::kSuper, cols)});
+}
+
+PlacedMatrix placed_matrix(const ExpertMatrix& m, const std::byte* blob) {
+  const auto at = [&](int64_t offset) { return offset < 0 ? nullptr : blob + offset; };
+  return {{m.type, reinterpret_cast<const uint8_t*>(blob + m.offset), m.rows, m.cols, m.row_bytes},
+          at(m.bias_offset),
+          at(m.scale_offset)};
+}
+
+// Tokens that a piece computes together: float rows stay in the second-level cache, rounded ones share the unpacking of
+// their weights.
+constexpr int64_t kRoundedTokens = 512;
+
+// What a product multiplies: float rows, or rows rounded for the weight's type.
+struct Inputs {
+  kernels::ActFormat format = kernels::ActFormat::kNone;  // kNone: floats
+  View<float> rows;     // of all pairs; a rounded group begins where its first float row would
+  bool shared = false;  // every group has one row, the same
+};
+
+kernels::ActFormat input_format(const ExpertBatch& batch, const PlacedMatrix& m) {
+  return batch.formula.round_activations ? kernels::act_format(m.w.type) : kernels::ActFormat::kNone;
+}
+
+uint8_t* rounded_group(const View<float>& rows, int64_t begin) { return reinterpret_cast<uint8_t*>(rows.row(begin)); }
+
+// Whether the rounded rows of a group have room in as many float rows: tiles of few rows may not.
+bool group_in_tiles(const kernels::Kernels& kernels, const Inputs& in, int64_t cols, int64_t n) {
+  const size_t room = static_cast<size_t>(n * in.rows.stride) * sizeof(float);
+  return in_tiles(kernels, n) && rounded_bytes(in.format, cols, n) <= room;
+}
+
+struct Piece {
+  PlacedExpert expert;
+  int64_t begin, end;   // places of the group's pairs
+  int64_t first, rows;  // weight rows
+  float* scratch;
+};
+
+// Calls body(piece) for every piece of `total_rows` weight rows of every group.
+template <class Body>
+void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_rows, const Body& body) {
+  const int64_t pieces = (total_rows + kPieceRows - 1) / kPieceRows;
+  const int64_t items = batch.groups.n * pieces;
+  const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
+  compute.pool().for_each(items, compute.grain(items, 1), [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t item = begin; item < end; item++) {
+      const int64_t g = item / pieces;
+      const int64_t first = item % pieces * kPieceRows;
+      body(Piece{batch.places.expert(g), batch.groups.begins[g], batch.groups.begins[g + 1], first,
+                 std::min(kPieceRows, total_rows - first), compute.scratch(worker, scratch_floats)});
+    }
+  });
+}
+
+// out[t][0..piece.rows) = products of the piece's weight rows with the pairs [place, place + tokens), times the scale,
+// plus the bias. place - piece.begin is a multiple of kRoundedTokens.
+void compute_product(const kernels::Kernels& kernels, const Piece& piece, const PlacedMatrix& matrix, const Inputs& in,
+                     int64_t place, int64_t tokens, float* out, int64_t out_stride) {
+  kernels::Matrix w = matrix.w;
+  w.data += static_cast<size_t>(piece.first) * w.row_bytes;
+  w.rows = piece.rows;
+  if (in.format == kernels::ActFormat::kNone) {
+    for (int64_t t = 0; t < tokens; t += kTokenTile) {
+      kernels.matmul(w, 0, w.rows, in.rows.row(place + t), in.rows.stride, std::min(kTokenTile, tokens - t),
+                     out + t * out_stride, out_stride, piece.scratch);
+    }
+  } else {
+    const bool tiles = group_in_tiles(kernels, in, w.cols, piece.end - piece.begin);
+    const int64_t at = place - piece.begin;
+    const uint8_t* x = rounded_group(in.rows, in.shared ? 0 : piece.begin);
+    x += tiles ? static_cast<size_t>(at / kernels::kTileRows) * kernels::act_tile_layout(in.format, w.cols).bytes
+               : static_cast<size_t>(at) * kernels::act_row_layout(in.format, w.cols).bytes;
+    kernels.matmul_q8(w, 0, w.rows, x, tokens, tiles, {out, out_stride}, piece.scratch);
+  }
+  if (matrix.scale == nullptr && matrix.bias == nullptr) return;
+  const float factor = matrix.scale == nullptr ? 1 : load_le<float>(matrix.scale);
+  for (int64_t t = 0; t < tokens; t++) {
+    float* row = out + t * out_stride;
+    for (int64_t i = 0; i < piece.rows; i++) {
+      float value = row[i] * factor;
+      if (matrix.bias != nullptr) {
+        value += load_le<float>(matrix.bias + static_cast<size_t>(piece.first + i) * sizeof(float));
+      }
+      row[i] = value;
+    }
+  }
+}
+
+void activate(const kernels::Kernels& kernels, const ExpertFormula& formula, float* gate, const float* up, int64_t n) {
+  if (formula.activation == ExpertFormula::Activation::kSiluMul) {
+    kernels.silu_mul(gate, up, gate, n);
+  } else {
+    kernels.swiglu_clamped(gate, up, gate, n, formula.alpha, formula.limit);
+  }
+}
+
+// Rounds the float rows of all groups, row i being the one at sorted place i, into `in.rows`.
+void round_groups(Compute& compute, const ExpertBatch& batch, const FloatRows& x, int64_t cols, const Inputs& in) {
+  const PairGroups& groups = batch.groups;
+  const int64_t n_pairs = in.shared ? 1 : groups.n_pairs();
+  constexpr int64_t kTile = kernels::kTileRows;
+  const size_t row_bytes = kernels::act_row_layout(in.format, cols).bytes;
+  // Whoever has the place of a tile's first row in its share rounds the tile.
+  compute.pool().for_each(n_pairs, kTile, [&](int64_t begin, int64_t end, int worker) {
+    float* scratch = compute.scratch(worker, expert_scratch(batch.x.cols, batch.ffn));
+    int64_t g = std::upper_bound(groups.begins, groups.begins + groups.n, begin) - groups.begins - 1;
+    for (; g < groups.n && groups.begins[g] < end; g++) {
+      const int64_t first = groups.begins[g];
+      const int64_t n = groups.begins[g + 1] - first;
+      uint8_t* to = rounded_group(in.rows, first);
+      const bool tiles = group_in_tiles(compute.kernels(), in, cols, n);
+      for (int64_t t = begin <= first ? 0 : (begin - first + kTile - 1) / kTile * kTile; t < n && first + t < end;
+           t += kTile) {
+        if (tiles) {
+          round_tile(compute.kernels(), in.format, x.from(first + t), cols, std::min(kTile, n - t),
+                     to + static_cast<size_t>(t / kTile) * kernels::act_tile_layout(in.format, cols).bytes, scratch);
+          continue;
+        }
+        for (int64_t i = t; i < std::min(t + kTile, n); i++) {
+          compute.kernels().quantize_row(in.format, x.row(first + i), cols, to + static_cast<size_t>(i) * row_bytes);
+        }
+      }
+    }
+  });
+}
+
+// The inputs of the groups' pairs in sorted order, as products of this format take them: floats side by side, so that a
+// decoded weight row serves all of them, or rounded.
+Inputs gather_inputs(Compute& compute, const ExpertBatch& batch, kernels::ActFormat format) {
+  const PairGroups& groups = batch.groups;
+  Inputs in{format, batch.inputs};
+  if (format != kernels::ActFormat::kNone) {
+    const int64_t n = groups.n_pairs();
+    in.shared = n == groups.n;
+    for (int64_t i = 1; i < n && in.shared; i++) in.shared = groups.order[i] / batch.k == groups.order[0] / batch.k;
+    round_groups(compute, batch, {batch.x.data(), batch.x.stride, groups.order, batch.k}, batch.x.cols, in);
+    return in;
+  }
+  compute.pool().for_each(groups.n_pairs(), 8, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; i++) {
+      std::memcpy(batch.inputs.row(i), batch.x.row(groups.order[i] / batch.k),
+                  static_cast<size_t>(batch.x.cols) * sizeof(float));
+    }
+  });
+  return in;
+}
+
+// Calls body(place, tokens) for the pairs of a piece's group, some at a time.
+template <class Body>
+void for_each_tokens(const Piece& piece, const Body& body) {
+  for (int64_t place = piece.begin; place < piece.end; place += kRoundedTokens) {
+    body(place, std::min(kRoundedTokens, piece.end - place));
+  }
+}
+
+// hidden = activation(gate x, up x). Where the two want their inputs rounded differently, gate comes first for all.
+void compute_hidden(Compute& compute, const ExpertBatch& batch) {
+  const kernels::Kernels& kernels = compute.kernels();
+  const int64_t own = product_scratch(batch.x.cols, batch.ffn);
+  const PlacedExpert any = batch.places.expert(0);
+  const kernels::ActFormat gate_format = input_format(batch, any.gate);
+  const kernels::ActFormat up_format = input_format(batch, any.up);
+  const View<float>& hidden = batch.hidden;
+  Inputs in = gather_inputs(compute, batch, gate_format);
+  const auto gate = [&](const Piece& piece, int64_t place, int64_t tokens) {
+    compute_product(kernels, piece, piece.expert.gate, in, place, tokens, hidden.row(place) + piece.first,
+                    hidden.stride);
+  };
+  const auto up = [&](const Piece& piece, int64_t place, int64_t tokens) {
+    float* product = piece.scratch + own;
+    compute_product(kernels, piece, piece.expert.up, in, place, tokens, product, kPieceRows);
+    for (int64_t t = 0; t < tokens; t++) {
+      activate(kernels, batch.formula, hidden.row(place + t) + piece.first, product + t * kPieceRows, piece.rows);
+    }
+  };
+  if (gate_format == up_format) {
+    for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
+      for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+        gate(piece, place, tokens);
+        up(piece, place, tokens);
+      });
+    });
+    return;
+  }
+  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { gate(piece, place, tokens); });
+  });
+  in = gather_inputs(compute, batch, up_format);
+  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { up(piece, place, tokens); });
+  });
+}
+
+// Each pair's output goes to its own row, whatever order the experts are computed in.
+void compute_down(Compute& compute, const ExpertBatch& batch) {
+  const int64_t own = product_scratch(batch.x.cols, batch.ffn);
+  Inputs in{input_format(batch, batch.places.expert(0).down), batch.hidden};
+  if (in.format != kernels::ActFormat::kNone) {
+    in.rows = batch.inputs;
+    round_groups(compute, batch, {batch.hidden.data(), batch.hidden.stride}, batch.ffn, in);
+  }
+  for_each_piece(compute, batch, batch.x.cols, [&](const Piece& piece) {
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+      float* out = piece.scratch + own;
+      compute_product(compute.kernels(), piece, piece.expert.down, in, place, tokens, out, kPieceRows);
+      for (int64_t t = 0; t < tokens; t++) {
+        std::memcpy(batch.y.row(batch.groups.order[place + t]) + piece.first, out + t * kPieceRows,
+                    static_cast<size_t>(piece.rows) * sizeof(float));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+PlacedExpert placed(const ExpertBlob& blob, const std::byte* at) {
+  return {placed_matrix(blob.gate, at), placed_matrix(blob.up, at), placed_matrix(blob.down, at)};
+}
+
+void PairGroups::sort(const View<int32_t>& ids, int64_t n_rows, int64_t n_experts, const int32_t* slot_of,
+                      bool in_slot) {
+  const int64_t k = ids.cols;
+  const auto wanted = [&](int32_t e) { return slot_of == nullptr || (slot_of[e] >= 0) == in_slot; };
+  std::fill(next, next + n_experts, 0);
+  for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t j = 0; j < k; j++) next[ids.row(r)[j]]++;
+  }
+  n = 0;
+  int32_t begin = 0;
+  for (int32_t e = 0; e < static_cast<int32_t>(n_experts); e++) {
+    const int32_t count = wanted(e) ? next[e] : 0;
+    next[e] = begin;
+    if (count == 0) continue;
+    experts[n] = e;
+    begins[n++] = begin;
+    begin += count;
+  }
+  begins[n] = begin;
+  for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t j = 0; j < k; j++) {
+      const int32_t e = ids.row(r)[j];
+      if (wanted(e)) order[next[e]++] = static_cast<int32_t>(r * k + j);
+    }
+  }
+}
+
+void compute_experts(Compute& compute, const ExpertBatch& batch) {
+  if (batch.groups.n == 0) return;
+  compute_hidden(compute, batch);
+  compute_down(compute, batch);
+}
+
+int64_t expert_scratch(int64_t dim, int64_t ffn) { return product_scratch(dim, ffn) + kPieceRows * kRoundedTokens; }
+
+}  // namespace strata::device::host

@@ -1,0 +1,15 @@
+// The matrices of a blob, put together from the parts of its layer's layout.
+#pragma once
+
+#include "device/host/expert_ffn.h"
+#include "device/ops/moe.h"
+#include "experts/source.h"
+
+namespace strata::experts {
+
+// Of a blob whose parts lie at LayerLayout::part_offset.
+device::ExpertBlob packed_blob(const LayerLayout& layer);
+// Of a blob where its lease says.
+device::host::PlacedExpert placed_blob(const LayerLayout& layer, const Lease& lease);
+
+}  // namespace strata::experts

@@ -1,0 +1,55 @@
+// Computes experts that lie in host memory, on the CPU pool, straight from their leases.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/host/expert_ffn.h"
+#include "experts/dispatch.h"
+
+namespace strata::experts {
+
+// Used by one thread at a time. Its memory is allocated once; computing allocates nothing.
+class HostExperts {
+ public:
+  // Takes bytes_needed() of host memory of `device`.
+  static Result<std::unique_ptr<HostExperts>> create(device::Device& device, device::host::Compute& compute,
+                                                     ExpertSource& source, const ExpertLayout& layout,
+                                                     const DispatchLimits& limits, Stats& stats);
+  static uint64_t bytes_needed(const DispatchLimits& limits);
+
+  struct Step {
+    int32_t layer;
+    ExpertFormula formula;
+    int64_t n_rows;             // live rows
+    device::View<int32_t> ids;  // [rows][k]
+    device::View<float> x;      // [rows][dim]
+    device::View<float> y;      // [rows * k][dim]
+    // [n_experts] slot in a device's cache of each expert, -1 for none: pairs whose expert has one are left out. null:
+    // no pair is.
+    const int32_t* slot_of;
+  };
+  // y[r*k + j] = expert ids[r][j] of x[r] for the pairs that are not left out. All views lie in memory that the host
+  // can read. Fails when bytes of experts cannot be read or trusted; y is then unspecified.
+  Status compute(const Step& step);
+
+ private:
+  class LeasePlaces;
+  HostExperts(device::host::Compute& compute, ExpertSource& source, const ExpertLayout& layout,
+              const DispatchLimits& limits, Stats& stats)
+      : compute_(compute), source_(source), layout_(layout), limits_(limits), stats_(stats) {}
+  Status allocate(device::Device& device);
+
+  device::host::Compute& compute_;
+  ExpertSource& source_;
+  const ExpertLayout& layout_;
+  DispatchLimits limits_;
+  Stats& stats_;
+  std::unique_ptr<device::HostBuffer> inputs_;  // [pairs][max(dim, ffn)], in sorted order
+  std::unique_ptr<device::HostBuffer> hidden_;  // [pairs][ffn], in sorted order
+  std::vector<int32_t> group_ints_;
+  std::vector<ExpertKey> keys_;
+  std::vector<Lease> leases_;
+};
+
+}  // namespace strata::experts
