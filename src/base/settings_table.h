@@ -45,8 +45,9 @@
   X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate,                             \
     "Use this instead of the model's chat template: a file, or chatml, llama2, mistral, glm4, deepseek3, llama3, "    \
     "harmony or deepseek2; empty for the model's")                                                                    \
-  X(kAct, "act", SettingType::kChoice, "f32", 0, 0, "", "f32", kScopeEngine,                                          \
-    "Type that activations are rounded to before matrix products; f32 does not round")                                \
+  X(kAct, "act", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|q8", kScopeEngine,                                 \
+    "Type that activations are rounded to before matrix products: q8 for 8-bit integer products, f32 for none; auto " \
+    "is f32 for eval and q8 for run and bench")                                                                       \
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \
     "Type of the KV cache; auto is f32 for eval and f16 for run and bench")                                           \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \

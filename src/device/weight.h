@@ -14,6 +14,8 @@ struct Weight {
   int64_t rows = 0;  // outputs
   int64_t cols = 0;  // inputs, contiguous
   size_t row_bytes = 0;
+  // MatMul rounds activations to 8 bits (kernels/q8.h); only for types that have integer products.
+  bool round_activations = false;
 
   bool empty() const { return memory == nullptr; }
   Range range() const { return {memory, offset, row_bytes, rows, row_bytes, false}; }

@@ -11,18 +11,23 @@ uint64_t gib(double value) { return static_cast<uint64_t>(value * static_cast<do
 
 }  // namespace
 
-Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_kv) {
+Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
   EngineConfig config;
   const std::string& device = settings.text(Key::kDevice);
   if (device != "cpu") {
     return Error{ErrorCode::kUnsupported, format("--device {}: this build computes on cpu only", printable(device))};
   }
   const std::string& kv = settings.text(Key::kKvType);
-  config.kv_type = kv == "f32" ? kernels::KvType::kF32 : kv == "f16" ? kernels::KvType::kF16 : auto_kv;
+  const bool fast = auto_path == NumericPath::kFast;
+  config.kv_type = kv == "f32" || (kv == "auto" && !fast) ? kernels::KvType::kF32 : kernels::KvType::kF16;
+  const std::string& act = settings.text(Key::kAct);
+  config.round_activations = act == "q8" || (act == "auto" && fast);
   if (!settings.is_auto(Key::kCtx)) config.context = settings.integer(Key::kCtx);
   if (!settings.is_auto(Key::kThreads)) config.threads = static_cast<int>(settings.integer(Key::kThreads));
   if (!settings.text(Key::kCpus).empty()) {
-    ASSIGN_OR_RETURN(config.cpus, parse_cpu_list(settings.text(Key::kCpus)));
+    Result<std::vector<int>> cpus = parse_cpu_list(settings.text(Key::kCpus));
+    if (!cpus.ok()) return Error{cpus.error().code, "--cpus: " + cpus.error().message};
+    config.cpus = std::move(cpus).value();
   }
   const std::string& experts = settings.text(Key::kExperts);
   config.experts = experts == "arena"    ? ExpertPlace::kArena

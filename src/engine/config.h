@@ -15,8 +15,13 @@ namespace strata::engine {
 
 enum class ExpertPlace { kAuto, kArena, kMapped };
 
+// What "auto" of --act and --kv-type means: exact (float32 throughout), or fast (activations rounded to 8 bits, KV cache
+// in float16).
+enum class NumericPath { kFloat, kFast };
+
 struct EngineConfig {
   kernels::KvType kv_type = kernels::KvType::kF32;
+  bool round_activations = false;  // to 8 bits, where weight types have integer products
   int64_t context = 0;    // tokens of a sequence; 0: the model's own, at most kAutoContext
   int threads = 0;        // computing threads; 0: one per physical core
   std::vector<int> cpus;  // cores to use; empty: all that the process may
@@ -33,8 +38,7 @@ struct EngineConfig {
 inline constexpr int64_t kAutoContext = 8192;
 inline constexpr uint64_t kAutoHeadroomBytes = 4 * kGiB;
 
-// From the settings of a command. `auto_kv` is what --kv-type auto means there. kUnsupported for a device this build
-// does not have.
-Result<EngineConfig> config_from(const Settings& settings, kernels::KvType auto_kv);
+// From the settings of a command. kUnsupported for a device this build does not have.
+Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path);
 
 }  // namespace strata::engine

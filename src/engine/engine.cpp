@@ -88,7 +88,7 @@ model::PartOptions Engine::part_options() const {
   return {.step = step_limits_,
           .state = state_limits_,
           .kv_type = config_.kv_type,
-          .numeric = {.deterministic = config_.deterministic},
+          .numeric = {.deterministic = config_.deterministic, .round_activations = config_.round_activations},
           .use_graphs = config_.use_graphs};
 }
 

@@ -15,7 +15,8 @@
 namespace strata::model {
 
 struct NumericOptions {
-  bool deterministic = false;  // results don't depend on how prompts are cut
+  bool deterministic = false;      // results don't depend on how prompts are cut
+  bool round_activations = false;  // to 8 bits, for integer products, where weight types have them
 };
 
 // What a layer enqueues with: the stream, the shape bucket and the memory of the part.

@@ -69,7 +69,7 @@ class Part {
 
  private:
   Part(const PartSpec& spec, const PartOptions& options)
-      : spec_(spec), options_(options), loader_(spec.model, spec.device) {}
+      : spec_(spec), options_(options), loader_(spec.model, spec.device, options.numeric.round_activations) {}
   Status build();
   Status capture_all();
   Status check_interrupt() const;

@@ -18,7 +18,9 @@ namespace strata::model {
 // the same way, but allocates and reads nothing: its weights are for their shapes only.
 class WeightLoader {
  public:
-  WeightLoader(const gguf::Model& model, device::Device& device) : model_(model), device_(&device) {}
+  // `round_activations`: products with matrices whose type has integer products use those.
+  WeightLoader(const gguf::Model& model, device::Device& device, bool round_activations)
+      : model_(model), device_(&device), round_activations_(round_activations) {}
   static WeightLoader measuring(const gguf::Model& model) { return WeightLoader(model); }
 
   // A matrix of any float or block type, as its bytes stand in the file.
@@ -48,6 +50,9 @@ class WeightLoader {
     std::byte* address() const { return memory->address() + offset; }
   };
   bool measures() const { return device_ == nullptr; }
+  bool rounds(quant::Type type) const {
+    return round_activations_ && kernels::act_format(type) != kernels::ActFormat::kNone;
+  }
   Result<Place> allocate(size_t bytes, const std::string& name);
   Result<device::Memory*> new_buffer(size_t bytes, const std::string& name);
   Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1) const;
@@ -55,6 +60,7 @@ class WeightLoader {
   const gguf::Model& model_;
   device::Device* device_ = nullptr;  // null: measuring
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
+  bool round_activations_ = false;
   device::Memory* slab_ = nullptr;  // where small tensors go
   size_t slab_used_ = 0;
   uint64_t allocated_bytes_ = 0;

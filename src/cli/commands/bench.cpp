@@ -118,7 +118,7 @@ uint64_t buffer_bytes(const Settings& settings, uint64_t fallback) {
 
 Result<ModelBenchOptions> model_options(const Settings& settings) {
   ModelBenchOptions options;
-  ASSIGN_OR_RETURN(options.config, engine::config_from(settings, kernels::KvType::kF16));
+  ASSIGN_OR_RETURN(options.config, engine::config_from(settings, engine::NumericPath::kFast));
   ASSIGN_OR_RETURN(options.prompts, test_lengths(settings, Key::kNPrompt));
   ASSIGN_OR_RETURN(options.answers, test_lengths(settings, Key::kNGen));
   ASSIGN_OR_RETURN(options.threads, thread_counts(settings));

@@ -150,7 +150,7 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
 
 Status run(const Settings& settings) {
   RETURN_IF_ERROR(check_prompt_source(settings));
-  ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, kernels::KvType::kF16));
+  ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFast));
   return holds_chat(settings) ? hold_chat(settings, config) : answer_once(settings, config);
 }
 

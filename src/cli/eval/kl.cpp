@@ -75,7 +75,7 @@ class ReferenceRows {
 }  // namespace
 
 Status eval_kl(const Settings& settings) {
-  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, kernels::KvType::kF32));
+  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFloat));
   const std::string& path = settings.text(Key::kReference);
   ASSIGN_OR_RETURN(const auto model, open_model(settings.text(Key::kModel)));
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(*model));

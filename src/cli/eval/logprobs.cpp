@@ -9,7 +9,7 @@
 namespace strata::cli {
 
 Status eval_logprobs(const Settings& settings) {
-  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, kernels::KvType::kF32));
+  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFloat));
   RETURN_IF_ERROR(check_output(settings.text(Key::kOut), "--out"));
   ASSIGN_OR_RETURN(const auto model, open_model(settings.text(Key::kModel)));
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(*model));

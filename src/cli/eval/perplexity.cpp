@@ -82,7 +82,7 @@ Status score(engine::Engine& engine, const std::vector<int32_t>& window, Surpris
 }  // namespace
 
 Status eval_perplexity(const Settings& settings) {
-  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, kernels::KvType::kF32));
+  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFloat));
   if (config.context == 0) config.context = kAutoWindow;
   ASSIGN_OR_RETURN(const auto model, open_model(settings.text(Key::kModel)));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));

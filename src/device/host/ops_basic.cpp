@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "device/host/host_ops.h"
+#include "device/host/rounded.h"
 
 namespace strata::device::host {
 
@@ -27,11 +28,37 @@ void run(const RmsNorm& op, Compute& compute) {
   });
 }
 
+namespace {
+
+// The first thread's scratch holds the rounded rows of all behind its own.
+int64_t rounded_scratch(const MatMul& op) {
+  const kernels::ActFormat format = kernels::act_format(op.w.type);
+  return rounding_scratch(format, op.w.cols) +
+         static_cast<int64_t>(rounded_bytes(format, op.w.cols, op.x.rows) / sizeof(float));
+}
+
+void run_rounded(const MatMul& op, Compute& compute) {
+  const kernels::Matrix w = op.w.matrix();
+  const kernels::ActFormat format = kernels::act_format(w.type);
+  const int64_t n_tokens = op.live.data()[0];
+  const int64_t own = rounding_scratch(format, w.cols);
+  auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, rounded_scratch(op)) + own);
+  const RoundedRows x = round_rows(compute, format, {op.x.data(), op.x.stride}, w.cols, n_tokens, rounded);
+  const kernels::Q8Out out{op.y.data(), op.y.stride, op.bias.empty() ? nullptr : op.bias.data(), op.accumulate};
+  compute.pool().for_each(w.rows, compute.grain(w.rows, kRowGrain), [&](int64_t begin, int64_t end, int worker) {
+    compute.kernels().matmul_q8(w, begin, end, x.data, x.n, x.tiles, out, compute.scratch(worker, own));
+  });
+}
+
+}  // namespace
+
 int64_t scratch_floats(const MatMul& op) {
+  if (op.w.round_activations) return rounded_scratch(op);
   return matmul_scratch(op.w.cols) + (op.accumulate || !op.bias.empty() ? kRowGrain * kTokenTile : 0);
 }
 
 void run(const MatMul& op, Compute& compute) {
+  if (op.w.round_activations) return run_rounded(op, compute);
   const kernels::Matrix w = op.w.matrix();
   const int64_t n_tokens = op.live.data()[0];
   if (!op.accumulate && op.bias.empty()) {

@@ -57,7 +57,9 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer) const {
                                     .weights = weights,
                                     .logits = ctx.view(Act::kRouterLogits, hp.route.n_experts),
                                     .params = hp.route});
-  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula_);
+  experts::ExpertFormula formula = formula_;
+  formula.round_activations = ctx.numeric.round_activations;
+  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula);
   if (hp.shared_ffn == 0) return;
 
   const device::View<float> gate = ctx.view(Act::kGate, hp.shared_ffn);

@@ -1,6 +1,7 @@
 // The entry of the unit's integer products: a few rows one by one, more of them as tiles where the unit has those.
 #pragma once
 
+#include "kernels/cpu/q8/fused.inl.h"
 #include "kernels/cpu/q8/rows.inl.h"
 #include "kernels/cpu/q8/tiles.inl.h"
 
@@ -14,6 +15,9 @@ constexpr size_t kQ8ScratchNeeded = sizeof(TilesScratch) > sizeof(RowsScratch) ?
 constexpr bool kHasTiles = false;
 constexpr size_t kQ8ScratchNeeded = sizeof(RowsScratch);
 #endif
+#if defined(__AVX512F__)
+static_assert(sizeof(FusedScratch) + 64 <= kQ8ScratchBytes);
+#endif
 static_assert(kQ8ScratchNeeded + 64 <= kQ8ScratchBytes);
 
 static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const uint8_t* x, int64_t n_tokens,
@@ -24,6 +28,12 @@ static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const
   if (tiles) return tiles_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 #endif
   ASSERT(!tiles);
+#if defined(__AVX512F__)
+  const FusedFormat* fused = n_tokens == 1 ? fused_format(w.type) : nullptr;
+  if (fused != nullptr) {
+    return one_fused_row(call, *fused, row_begin, row_end, *reinterpret_cast<FusedScratch*>(address));
+  }
+#endif
   rows_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 }
 

@@ -1,0 +1,42 @@
+// Activations rounded to 8 bits on the pool, as the integer products of kernels/q8.h take them.
+#pragma once
+
+#include "device/host/compute.h"
+
+namespace strata::device::host {
+
+// Float rows that are to be rounded: row i is rows(i).
+struct FloatRows {
+  const float* data;
+  int64_t stride;
+  const int32_t* order = nullptr;  // row i is row order[i] / per_row of data; null: row i
+  int64_t per_row = 1;
+  const float* row(int64_t i) const { return data + (order == nullptr ? i : order[i] / per_row) * stride; }
+  FloatRows from(int64_t first) const {
+    return order == nullptr ? FloatRows{data + first * stride, stride}
+                            : FloatRows{data, stride, order + first, per_row};
+  }
+};
+
+// Rounded rows as matmul_q8 takes them.
+struct RoundedRows {
+  const uint8_t* data;
+  int64_t n;
+  bool tiles;
+};
+
+// Whether n rows are multiplied as tiles.
+bool in_tiles(const kernels::Kernels& kernels, int64_t n);
+// Bytes that up to n rounded rows of `cols` elements take at the most, whatever the kernels.
+size_t rounded_bytes(kernels::ActFormat format, int64_t cols, int64_t n);
+// Scratch per thread, in floats, for rounding and then multiplying rows of `cols` elements.
+int64_t rounding_scratch(kernels::ActFormat format, int64_t cols);
+
+// Rounds n <= kTileRows rows to a tile. scratch: rounding_scratch().
+void round_tile(const kernels::Kernels& kernels, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
+                uint8_t* tile, float* scratch);
+// Rounds all n rows, shared out over the pool.
+RoundedRows round_rows(Compute& compute, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
+                       uint8_t* to);
+
+}  // namespace strata::device::host
