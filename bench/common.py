@@ -1,0 +1,152 @@
+"""What compare.py and startup.py share: calls of programs, the machine, tables. Python standard library only."""
+import dataclasses
+import datetime
+import os
+import pathlib
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+# Instructions that the speed of matrix products hangs on.
+CPU_FLAGS = ["avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
+             "amx_tile", "amx_int8"]
+MAX_REASON = 160
+
+
+@dataclasses.dataclass
+class Call:
+    """How a program ended. `failure` is empty when it ended well."""
+    out: str
+    failure: str
+    seconds: float
+    peak_bytes: int
+
+
+def end_of(status, err):
+    """What a wait status says, with the last line of stderr."""
+    lines = [line for line in err.splitlines() if line.strip()]
+    last = ": " + lines[-1].strip()[:MAX_REASON] if lines else ""
+    if os.WIFSIGNALED(status):
+        return f"ended by {signal.Signals(os.WTERMSIG(status)).name}{last}"
+    code = os.WEXITSTATUS(status)
+    return f"exit code {code}{last}" if code != 0 else ""
+
+
+def wait_for(process, timeout):
+    """Status and usage of the process, or None for the status when it had to be ended."""
+    end = time.monotonic() + timeout
+    delay = 0.001
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid != 0:
+            return status, usage
+        if time.monotonic() > end:
+            process.kill()
+            _, _, usage = os.wait4(process.pid, 0)
+            return None, usage
+        time.sleep(delay)
+        delay = min(delay * 1.1, 0.02)
+
+
+def call(command, timeout):
+    """Runs a program to its end, whatever that is."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        begin = time.monotonic()
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        except OSError as error:
+            return Call("", f"cannot be started: {error.strerror}", 0.0, 0)
+        try:
+            status, usage = wait_for(process, timeout)
+        except BaseException:
+            process.kill()
+            raise
+        seconds = time.monotonic() - begin
+        out.seek(0)
+        err.seek(0)
+        out_text = out.read().decode("utf-8", "replace")
+        err_text = err.read().decode("utf-8", "replace")
+    failure = f"took more than {timeout} s" if status is None else end_of(status, err_text)
+    return Call(out_text, failure, seconds, usage.ru_maxrss * 1024)
+
+
+def text_of(command):
+    """First line of a program's output; empty when it failed."""
+    result = call([str(word) for word in command], 30)
+    return "" if result.failure or not result.out.strip() else result.out.strip().splitlines()[0]
+
+
+def our_commit():
+    git = ["git", "-C", REPOSITORY]
+    commit = text_of(git + ["rev-parse", "--short", "HEAD"]) or "unknown"
+    changed = text_of(git + ["status", "--porcelain", "--untracked-files=no"])
+    return commit + (" with changes" if changed else "")
+
+
+def read_text(path):
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def machine():
+    """One line about the machine."""
+    lscpu = call(["lscpu"], 30).out
+    cpuinfo = read_text("/proc/cpuinfo")
+
+    def field(text, name):
+        match = re.search(rf"^{name}\s*:\s*(.*)$", text, re.MULTILINE)
+        return match.group(1).strip() if match else ""
+
+    granted = field(cpuinfo, "flags").split()
+    flags = " ".join(flag for flag in CPU_FLAGS if flag in granted)
+    memory = re.match(r"(\d+)", field(read_text("/proc/meminfo"), "MemTotal"))
+    ram = f"{int(memory.group(1)) / 2 ** 20:.0f} GiB RAM" if memory else "unknown RAM"
+    name = field(lscpu, "Model name") or field(cpuinfo, "model name") or "unknown processor"
+    return f"{name}; {os.cpu_count()} logical CPUs; {flags}; {ram}; load {os.getloadavg()[0]:.1f} at the beginning"
+
+
+def file_line(path):
+    return f"{path.name}, {sum(part.stat().st_size for part in parts_of(path)) / 1e9:.2f} GB"
+
+
+def parts_of(path):
+    """All files of a split model, or the one."""
+    match = re.fullmatch(r"(.*-)\d{5}(-of-\d{5}\.gguf)", path.name)
+    if not match:
+        return [path]
+    return sorted(p for p in path.parent.iterdir()
+                  if re.fullmatch(re.escape(match.group(1)) + r"\d{5}" + re.escape(match.group(2)), p.name))
+
+
+def today():
+    return datetime.date.today().isoformat()
+
+
+def spread(values, digits=2):
+    """Median (least to most)."""
+    if not values:
+        return "failed"
+    median = statistics.median(values)
+    return f"{median:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def table(head, rows):
+    """A markdown table; a row is a list of texts."""
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def shown(command):
+    return "    " + shlex.join(str(word) for word in command) + "\n"
+
+
+def default_strata():
+    return REPOSITORY / "build" / "release" / "bin" / "strata"
