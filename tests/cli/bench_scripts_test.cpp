@@ -1,0 +1,126 @@
+// Goal: bench/compare.sh and bench/startup.sh put the right numbers into their tables and go on when a rival fails. The
+// rivals are scripts that print made-up speeds.
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "cli/models.h"
+#include "cli/program.h"
+
+namespace strata::test {
+namespace {
+
+using Args = std::vector<std::string>;
+
+Outcome shell(const Args& args) { return call({.args = args, .program = "/bin/sh"}); }
+
+class BenchScripts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (shell({"-c", "command -v python3"}).exit_code != 0) GTEST_SKIP() << "there is no python3";
+  }
+
+  std::string script(const std::string& name, const std::string& body) {
+    const std::string path = dir_.file(name);
+    write_file(path, "#!/bin/sh\n" + body + "\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+  // A llama-bench whose prompt speed is 100 with -fa 1 and else 50 tokens a second, on every number of threads.
+  std::string rival() {
+    return script("rival-bench", R"(
+      speed=50
+      while [ $# -gt 0 ]; do
+        case "$1" in -t) threads=$2;; -fa) [ "$2" = 1 ] && speed=100;; esac
+        shift
+      done
+      echo "a message before the numbers"
+      row() {
+        echo "{\"n_prompt\": $1, \"n_gen\": $2, \"n_threads\": $threads, \"avg_ts\": 1, \"samples_ts\": [$3],"
+        echo " \"build_commit\": \"abcdef\", \"build_number\": 7}"
+      }
+      echo "["; row 5 0 $speed; echo ","; row 0 4 20; echo "]")");
+  }
+  Outcome compare(const Args& rivals, const Args& options) {
+    Args args = {STRATA_BENCH_DIR "/compare.sh", tiny_model()};
+    args.insert(args.end(), rivals.begin(), rivals.end());
+    args.insert(args.end(), {"--strata", STRATA_PROGRAM, "-p", "5", "-n", "4", "-t", "1", "--rounds", "2"});
+    args.insert(args.end(), options.begin(), options.end());
+    args.insert(args.end(), {"--", "--buffer-mib", "4"});
+    return shell(args);
+  }
+
+  TempDir dir_;
+};
+
+bool has(const Outcome& outcome, const std::string& text) { return outcome.out.find(text) != std::string::npos; }
+
+TEST_F(BenchScripts, ComparesWithTheBestFlagsOfARival) {
+  const Outcome outcome = compare({"Fake=" + rival()}, {"--rival-flags", "-fa 0;-fa 1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "# Strata against Fake\n")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| Fake -fa 1 | 100.00 (100.00 to 100.00) | **")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| Fake -fa 0 | pp5 | 1 | 50.00 (50.00 to 50.00) |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| Fake -fa 1 | tg4 | 1 | 20.00 (20.00 to 20.00) |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "build 7, commit abcdef"));
+  EXPECT_TRUE(has(outcome, "of ceiling"));
+}
+
+// Ours is made up too, so that the ratio is known.
+TEST_F(BenchScripts, TheRatioIsOursByTheirs) {
+  const std::string ours = script("ours", R"(
+    echo '{"tests": [{"test": "pp5", "threads": 1, "tokens_per_second": {"median": 125}, "bytes_per_token": 1e6,'
+    echo ' "bytes_per_second": 125e6, "share_of_read_ceiling": 0.5}]}')");
+  const Outcome outcome =
+      shell({STRATA_BENCH_DIR "/compare.sh", tiny_model(), rival(), "--strata", ours, "-p", "5", "-n", "0", "-t", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| 50.00 (50.00 to 50.00) | **2.50** |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| pp5 | 1 | 1.0 | 0.12 | 50 % |")) << outcome.out;
+}
+
+TEST_F(BenchScripts, GoesOnWhenARivalFails) {
+  const std::string crash = script("crash", "echo '['; kill -SEGV $$");
+  const std::string refuse = script("refuse", "echo 'unknown flag -rtr' >&2; exit 3");
+  const std::string babble = script("babble", "echo 'no numbers [today'");
+  const Outcome outcome =
+      compare({"crash=" + crash, "refuse=" + refuse, "babble=" + babble, "none=/none/there", "good=" + rival()}, {});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| crash | pp5 | 1 | failed: ended by SIGSEGV |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| refuse | tg4 | 1 | failed: exit code 3: unknown flag -rtr |"));
+  EXPECT_TRUE(has(outcome, "| babble | pp5 | 1 | failed: its output is not the JSON that was expected |"));
+  EXPECT_TRUE(has(outcome, "| none | pp5 | 1 | failed: cannot be started: No such file or directory |"));
+  EXPECT_TRUE(has(outcome, "| good | 50.00 (50.00 to 50.00) | **")) << outcome.out;
+}
+
+TEST_F(BenchScripts, FailsWhenOursFails) {
+  const Outcome outcome = compare({rival()}, {"--strata", script("ours", "exit 1")});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_TRUE(has(outcome, "| strata --buffer-mib 4 | pp5 | 1 | failed: exit code 1 |")) << outcome.out;
+}
+
+TEST_F(BenchScripts, RefusesWrongArguments) {
+  for (const Args& args : {Args{}, Args{"none.gguf", "x"}, Args{tiny_model()}, Args{tiny_model(), "x", "-t", "a"},
+                           Args{tiny_model(), "x", "-p", "0", "-n", "0"}, Args{tiny_model(), "x", "--rounds", "0"}}) {
+    Args all = {STRATA_BENCH_DIR "/compare.sh"};
+    all.insert(all.end(), args.begin(), args.end());
+    EXPECT_EQ(shell(all).exit_code, 2) << ::testing::PrintToString(args);
+  }
+}
+
+TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
+  const std::string model = dir_.file("m.gguf");
+  std::filesystem::copy_file(tiny_model(), model);
+  const std::string rival = script("llama-completion", "case \"$*\" in *-no-cnv*) exit 0;; esac; exit 9");
+  const std::string bad = script("bad", "exit 4");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/startup.sh", model, "talks=" + rival, "bad=" + bad, "--strata",
+                                 STRATA_PROGRAM, "--rounds", "1", "--threads", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const std::string program : {"strata --experts mapped", "strata --experts auto", "talks"}) {
+    EXPECT_TRUE(has(outcome, "| " + program + " | ")) << outcome.out;
+    EXPECT_FALSE(has(outcome, "| " + program + " | failed")) << outcome.out;
+  }
+  EXPECT_TRUE(has(outcome, "| bad | failed | - | failed | - | exit code 4 |")) << outcome.out;
+}
+
+}  // namespace
+}  // namespace strata::test
