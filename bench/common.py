@@ -53,12 +53,18 @@ def wait_for(process, timeout):
         delay = min(delay * 1.1, 0.02)
 
 
+def absolute(path):
+    """For calls, which are made in another folder. A name that is no file here is left to the search path."""
+    path = pathlib.Path(path)
+    return path.absolute() if path.exists() or len(path.parts) > 1 else path
+
+
 def call(command, timeout):
-    """Runs a program to its end, whatever that is."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    """Runs a program to its end, whatever that is, in a folder where it may leave what it likes."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder)
         except OSError as error:
             return Call("", f"cannot be started: {error.strerror}", 0.0, 0)
         try:
@@ -145,7 +151,14 @@ def table(head, rows):
 
 
 def shown(command):
-    return "    " + shlex.join(str(word) for word in command) + "\n"
+    """For a page that others read: files of the repository by their place in it, others by their names."""
+    words = []
+    for word in command:
+        path = pathlib.Path(word)
+        if path.is_absolute():
+            word = path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path.name
+        words.append(str(word))
+    return "    " + shlex.join(words) + "\n"
 
 
 def default_strata():

@@ -114,12 +114,14 @@ def parse_arguments(words):
         parser.error("-p and -n leave nothing to measure")
     if not options.model.is_file():
         parser.error(f"{options.model}: no such file")
+    options.model = common.absolute(options.model)
+    options.strata = common.absolute(options.strata)
     return options
 
 
 def rival_name(path):
     """By its place: DIR/build/bin/llama-bench is called DIR."""
-    parts = [part for part in path.absolute().parts[:-1] if part not in ("build", "bin", "/")]
+    parts = [part for part in path.parts[:-1] if part not in ("build", "bin", "/")]
     return parts[-1] if parts else path.name
 
 
@@ -129,10 +131,11 @@ def contenders_of(options):
     versions = dict(given.partition("=")[::2] for given in options.rival_version)
     for given in options.rivals:
         name, equals, path = str(given).partition("=")
-        path = pathlib.Path(path if equals else given)
+        path = common.absolute(path if equals else given)
         name = name if equals else rival_name(path)
         for flags in options.rival_flags.split(";"):
-            contenders.append(Contender(name, path, shlex.split(flags), read_llama_bench, version=versions.get(name, "")))
+            contenders.append(Contender(name, path, shlex.split(flags), read_llama_bench))
+            contenders[-1].version = versions.get(name, "")
     return contenders
 
 

@@ -64,6 +64,8 @@ def parse_arguments(words):
         parser.error("rounds and threads are at least 1")
     if not options.model.is_file():
         parser.error(f"{options.model}: no such file")
+    options.model = common.absolute(options.model)
+    options.strata = common.absolute(options.strata)
     return options
 
 
@@ -76,12 +78,12 @@ def contenders_of(options):
             str(options.ctx), "--experts", experts] + numbers))
     for given in options.rivals:
         name, equals, path = given.partition("=")
-        path = path if equals else given
+        path = common.absolute(path if equals else given)
         # This one would hold a conversation.
-        talk = ["-no-cnv"] if pathlib.Path(path).name == "llama-completion" else []
-        contenders.append(Contender(name if equals else path, [
-            path, "-m", str(options.model), "-p", options.prompt, "--temp", "0", "-c", str(options.ctx)] + numbers +
-            talk + shlex.split(options.rival_flags)))
+        talk = ["-no-cnv"] if path.name == "llama-completion" else []
+        contenders.append(Contender(name if equals else path.name, [
+            str(path), "-m", str(options.model), "-p", options.prompt, "--temp", "0", "-c", str(options.ctx)] +
+            numbers + talk + shlex.split(options.rival_flags)))
     return contenders
 
 
