@@ -86,12 +86,13 @@ std::string Checker::report(const Strand& strand, const Range& range, const Acce
                 missing_edge(first, second), missing_edge(second, first));
 }
 
-std::optional<std::string> Checker::note(const Strand& strand, IntervalMap& accesses, const Range& range,
+std::optional<std::string> Checker::note(Strand& strand, IntervalMap& accesses, const Range& range,
                                          const Access& access) {
   // Rows that follow each other without a gap are one run of bytes.
   const bool packed = range.stride_bytes == range.row_bytes;
   const int64_t runs = range.rows == 0 || range.row_bytes == 0 ? 0 : packed ? 1 : range.rows;
   const size_t run_bytes = packed ? static_cast<size_t>(range.rows) * range.row_bytes : range.row_bytes;
+  strand.touched = true;
   Conflict conflict;
   bool found = false;
   for (int64_t r = 0; r < runs; r++) {
@@ -107,12 +108,12 @@ std::optional<std::string> Checker::note(const Strand& strand, IntervalMap& acce
   return text;
 }
 
-std::optional<std::string> Checker::note(const Strand& strand, IntervalMap& accesses, const Range& range,
+std::optional<std::string> Checker::note(Strand& strand, IntervalMap& accesses, const Range& range,
                                          std::string_view what, SourceSite site) {
   return note(strand, accesses, range, {strand.slot, strand.step(), site_of(strand, what, site)});
 }
 
-uint64_t Checker::open(const Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what,
+uint64_t Checker::open(Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what,
                        SourceSite site, std::optional<std::string>& race) {
   const uint64_t number = next_open_--;
   open_[number] = {&strand, &accesses, range.offset, range.offset + range.row_bytes};

@@ -31,10 +31,10 @@ class Checker {
  public:
   // Notes that `strand` accesses the range now. What it says is a race, as one that was reported before or not.
   // `accesses` belong to the memory of the range.
-  std::optional<std::string> note(const Strand& strand, IntervalMap& accesses, const Range& range,
-                                  std::string_view what, SourceSite site);
+  std::optional<std::string> note(Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what,
+                                  SourceSite site);
   // The same for an access that lasts until close(). The number returned names it.
-  uint64_t open(const Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what, SourceSite site,
+  uint64_t open(Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what, SourceSite site,
                 std::optional<std::string>& race);
   void close(uint64_t number);
 
@@ -52,8 +52,7 @@ class Checker {
   };
 
   const AccessSite* site_of(const Strand& strand, std::string_view what, SourceSite site);
-  std::optional<std::string> note(const Strand& strand, IntervalMap& accesses, const Range& range,
-                                  const Access& access);
+  std::optional<std::string> note(Strand& strand, IntervalMap& accesses, const Range& range, const Access& access);
   std::string report(const Strand& strand, const Range& range, const Access& access, const Conflict& conflict);
 
   using SiteKey = std::tuple<const std::string*, const char*, int, std::string_view>;  // the view lies in the site

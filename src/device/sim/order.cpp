@@ -54,7 +54,7 @@ Strand* Order::open(StrandKind kind, const std::string& name, const Stamp& from)
 void Order::close(Strand* strand) {
   const uint32_t slot = strand->slot;
   ASSERT(strands_[slot].get() == strand);
-  last_step_[slot] = strand->step();
+  last_step_[slot] = strand->touched ? strand->step() : strand->step() - 1;
   strands_[slot].reset();
 }
 
@@ -75,6 +75,7 @@ Strand* Order::work_for(Strand* strand) {
 Stamp Order::release(Strand& strand) {
   Stamp stamp = strand.now;
   strand.now.seen[strand.slot]++;
+  strand.touched = false;
   return stamp;
 }
 

@@ -31,6 +31,7 @@ struct Strand {
   uint32_t slot = 0;
   const std::string* name = nullptr;  // kept by Order, also when the strand is gone
   Stamp now;                          // its own entry is the number of the step under way
+  bool touched = false;               // whether that step has accessed memory
 
   uint64_t step() const { return now.seen[slot]; }
 };

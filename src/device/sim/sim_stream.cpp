@@ -122,7 +122,7 @@ bool SimStream::fails_at(FaultPoint point, const char* what) {
   return true;
 }
 
-std::optional<std::string> SimStream::note(const Strand& strand, const Range& range, const char* what,
+std::optional<std::string> SimStream::note(Strand& strand, const Range& range, const char* what,
                                            SourceSite site) const {
   MemoryRecord* record = core_.checker ? MemoryRecord::of(core_, *range.memory) : nullptr;
   if (record == nullptr) return std::nullopt;

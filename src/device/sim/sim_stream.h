@@ -65,7 +65,7 @@ class SimStream final : public Stream {
   void queue_wait(const char* name, std::shared_ptr<Completion> completion, std::function<void()> after);
 
   // Notes an access of `strand`; the race that it makes, if any. Holds the mutex of the order.
-  std::optional<std::string> note(const Strand& strand, const Range& range, const char* what, SourceSite site) const;
+  std::optional<std::string> note(Strand& strand, const Range& range, const char* what, SourceSite site) const;
   void abort_for(std::string race);
 
   void run_launch(const Launch& launch, const Stamp& queued);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kBlobFloats = 64;
 constexpr size_t kBlobBytes = kBlobFloats * sizeof(float);
-constexpr int kRounds = 6;
+constexpr int kRounds = 4;
 
 // The first failure of several streams; makes them usable again.
 Status end_of(std::initializer_list<Stream*> streams) {
