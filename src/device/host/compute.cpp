@@ -28,7 +28,8 @@ float* Compute::scratch(int worker, int64_t floats) {
 }
 
 int64_t Compute::grain(int64_t n_items, int64_t least) const {
-  const int64_t pieces = int64_t{pool_.n_threads()} * 4;
+  constexpr int64_t kPiecesPerThread = 4;
+  const int64_t pieces = int64_t{pool_.n_threads()} * kPiecesPerThread;
   return std::max(least, (n_items + pieces - 1) / pieces);
 }
 

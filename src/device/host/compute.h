@@ -24,7 +24,8 @@ class Compute {
   // Scratch of a worker, valid until the next reserve; asserts that `floats` of it were reserved.
   float* scratch(int worker, int64_t floats);
 
-  // Items per piece so that each thread gets several pieces, but none smaller than `least`.
+  // Items per piece so that each thread gets many pieces (whoever comes last keeps the others waiting for one of them),
+  // but none smaller than `least`.
   int64_t grain(int64_t n_items, int64_t least) const;
 
  private:
@@ -42,6 +43,8 @@ void matmul(Compute& compute, const kernels::Matrix& w, const float* x, int64_t 
 inline constexpr int64_t kTokenTile = 64;
 // Weight rows a worker claims at once at the least.
 inline constexpr int64_t kRowGrain = 8;
+// The same for integer products, which form the sums of this many rows together.
+inline constexpr int64_t kStripGrain = 16;
 inline int64_t matmul_scratch(int64_t cols) { return cols; }
 
 }  // namespace strata::device::host

@@ -9,7 +9,7 @@
 namespace strata::device::host {
 namespace {
 
-// Weight rows of an expert that one worker computes at once.
+// Weight rows of an expert that one worker computes at once, at the least.
 constexpr int64_t kPieceRows = 32;
 
 // Floats of scratch per thread for a product, or for rounding its inputs.
@@ -56,18 +56,31 @@ struct Piece {
   float* scratch;
 };
 
+// Weight rows of a piece: few enough that each thread gets several pieces, as many as that and the scratch for their
+// products allow, since at the start of a piece nothing is on its way from memory yet.
+int64_t piece_rows(const Compute& compute, const PairGroups& groups, int64_t total_rows) {
+  int64_t most_tokens = 1;
+  for (int64_t g = 0; g < groups.n; g++)
+    most_tokens = std::max<int64_t>(most_tokens, groups.begins[g + 1] - groups.begins[g]);
+  const int64_t fit = kPieceRows * kRoundedTokens / std::min(most_tokens, kRoundedTokens);
+  const int64_t shared = compute.grain(groups.n * total_rows, kPieceRows);
+  const int64_t rows = std::min({fit, shared, total_rows});
+  return std::max(rows / kPieceRows * kPieceRows, kPieceRows);
+}
+
 // Calls body(piece) for every piece of `total_rows` weight rows of every group.
 template <class Body>
 void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_rows, const Body& body) {
-  const int64_t pieces = (total_rows + kPieceRows - 1) / kPieceRows;
+  const int64_t rows = piece_rows(compute, batch.groups, total_rows);
+  const int64_t pieces = (total_rows + rows - 1) / rows;
   const int64_t items = batch.groups.n * pieces;
   const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
-  compute.pool().for_each(items, compute.grain(items, 1), [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each(items, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t item = begin; item < end; item++) {
       const int64_t g = item / pieces;
-      const int64_t first = item % pieces * kPieceRows;
+      const int64_t first = item % pieces * rows;
       body(Piece{batch.places.expert(g), batch.groups.begins[g], batch.groups.begins[g + 1], first,
-                 std::min(kPieceRows, total_rows - first), compute.scratch(worker, scratch_floats)});
+                 std::min(rows, total_rows - first), compute.scratch(worker, scratch_floats)});
     }
   });
 }
@@ -188,9 +201,9 @@ void compute_hidden(Compute& compute, const ExpertBatch& batch) {
   };
   const auto up = [&](const Piece& piece, int64_t place, int64_t tokens) {
     float* product = piece.scratch + own;
-    compute_product(kernels, piece, piece.expert.up, in, place, tokens, product, kPieceRows);
+    compute_product(kernels, piece, piece.expert.up, in, place, tokens, product, piece.rows);
     for (int64_t t = 0; t < tokens; t++) {
-      activate(kernels, batch.formula, hidden.row(place + t) + piece.first, product + t * kPieceRows, piece.rows);
+      activate(kernels, batch.formula, hidden.row(place + t) + piece.first, product + t * piece.rows, piece.rows);
     }
   };
   if (gate_format == up_format) {
@@ -222,9 +235,9 @@ void compute_down(Compute& compute, const ExpertBatch& batch) {
   for_each_piece(compute, batch, batch.x.cols, [&](const Piece& piece) {
     for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
       float* out = piece.scratch + own;
-      compute_product(compute.kernels(), piece, piece.expert.down, in, place, tokens, out, kPieceRows);
+      compute_product(compute.kernels(), piece, piece.expert.down, in, place, tokens, out, piece.rows);
       for (int64_t t = 0; t < tokens; t++) {
-        std::memcpy(batch.y.row(batch.groups.order[place + t]) + piece.first, out + t * kPieceRows,
+        std::memcpy(batch.y.row(batch.groups.order[place + t]) + piece.first, out + t * piece.rows,
                     static_cast<size_t>(piece.rows) * sizeof(float));
       }
     });

@@ -113,17 +113,57 @@ class HostStream final : public Stream {
 };
 
 constexpr size_t kHugePage = 2 * kMiB;
+// Buffers share address ranges of this size, so that small ones lie on huge pages too. Only pages that are touched cost
+// memory.
+constexpr size_t kRangeBytes = 64 * kMiB;
+constexpr size_t kBufferAlignment = 4096;
 
 }  // namespace
+
+// Address space that buffers are cut from one behind the other; it goes back with the last of them.
+class HostDevice::AddressRange {
+ public:
+  // null when the system has none. Starts at a huge page's border.
+  static std::shared_ptr<AddressRange> make(size_t bytes) {
+    void* address = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED) return nullptr;
+    auto range = std::make_shared<AddressRange>();
+    range->mapped_ = static_cast<std::byte*>(address);
+    range->mapped_bytes_ = bytes + kHugePage;
+    range->next_ = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(address), kHugePage));
+    range->end_ = range->next_ + bytes;
+    if (bytes >= kHugePage) madvise(range->next_, bytes, MADV_HUGEPAGE);
+    return range;
+  }
+  AddressRange() = default;
+  ~AddressRange() { munmap(mapped_, mapped_bytes_); }
+  AddressRange(const AddressRange&) = delete;
+  AddressRange& operator=(const AddressRange&) = delete;
+
+  bool has_room(size_t bytes) const { return bytes <= static_cast<size_t>(end_ - next_); }
+  std::byte* take(size_t bytes) {
+    std::byte* at = next_;
+    next_ += align_up(bytes, kBufferAlignment);
+    return at;
+  }
+
+ private:
+  std::byte* mapped_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  std::byte* next_ = nullptr;
+  std::byte* end_ = nullptr;
+};
 
 template <class M>
 class HostDevice::Owned final : public M {
  public:
-  using M::M;
-  ~Owned() override {
-    munmap(this->address(), align_up(this->bytes(), 4096));
-    static_cast<HostDevice*>(this->owner())->used_bytes_ -= this->bytes();
-  }
+  Owned(HostDevice* device, MemoryKind kind, std::string name, std::byte* address, size_t bytes,
+        std::shared_ptr<AddressRange> range)
+      : M(device, kind, std::move(name), address, bytes), range_(std::move(range)) {}
+  ~Owned() override { static_cast<HostDevice*>(this->owner())->used_bytes_ -= this->bytes(); }
+
+ private:
+  std::shared_ptr<AddressRange> range_;
 };
 
 HostDevice::HostDevice(const HostDeviceOptions& options)
@@ -140,16 +180,19 @@ Result<std::unique_ptr<M>> HostDevice::make(size_t bytes, MemoryKind kind, std::
         format("{} for {} does not fit: {} of {} RAM are left; lower --ctx or use --experts mapped",
                format_bytes(bytes), name, format_bytes(budget_bytes_ - used_bytes_), format_bytes(budget_bytes_))};
   }
-  void* address = mmap(nullptr, align_up(bytes, 4096), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) {
-    return Error{ErrorCode::kNoMemory, format("the system has no {} for {}", format_bytes(bytes), name)};
+  const size_t rounded = align_up(bytes, kBufferAlignment);
+  std::shared_ptr<AddressRange> range = rounded <= kRangeBytes / 2 ? shared_range_ : nullptr;
+  if (!range || !range->has_room(rounded)) {
+    range = AddressRange::make(std::max(rounded, rounded <= kRangeBytes / 2 ? kRangeBytes : rounded));
+    if (!range) return Error{ErrorCode::kNoMemory, format("the system has no {} for {}", format_bytes(bytes), name)};
+    if (rounded <= kRangeBytes / 2) shared_range_ = range;
   }
-  if (bytes >= kHugePage) madvise(address, bytes, MADV_HUGEPAGE);
+  std::byte* address = range->take(rounded);
 #if defined(STRATA_DEBUG)
   std::memset(address, 0xFF, bytes);  // NaN for whoever reads floats that nothing wrote
 #endif
   used_bytes_ += bytes;
-  return std::unique_ptr<M>(new Owned<M>(this, kind, std::move(name), static_cast<std::byte*>(address), bytes));
+  return std::unique_ptr<M>(new Owned<M>(this, kind, std::move(name), address, bytes, std::move(range)));
 }
 
 Result<std::unique_ptr<Buffer>> HostDevice::allocate(size_t bytes, std::string name) {

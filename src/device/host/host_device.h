@@ -33,6 +33,7 @@ class HostDevice final : public Device {
   Compute& compute() { return compute_; }
 
  private:
+  class AddressRange;
   template <class M>
   class Owned;
   template <class M>
@@ -40,6 +41,7 @@ class HostDevice final : public Device {
 
   std::string name_ = "cpu";
   uint64_t budget_bytes_;
+  std::shared_ptr<AddressRange> shared_range_;  // what the next small buffer is cut from
   uint64_t used_bytes_ = 0;  // one thread allocates: the one that owns the engine
   Compute compute_;
 };

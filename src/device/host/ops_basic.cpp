@@ -45,7 +45,8 @@ void run_rounded(const MatMul& op, Compute& compute) {
   auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, rounded_scratch(op)) + own);
   const RoundedRows x = round_rows(compute, format, {op.x.data(), op.x.stride}, w.cols, n_tokens, rounded);
   const kernels::Q8Out out{op.y.data(), op.y.stride, op.bias.empty() ? nullptr : op.bias.data(), op.accumulate};
-  compute.pool().for_each(w.rows, compute.grain(w.rows, kRowGrain), [&](int64_t begin, int64_t end, int worker) {
+  const int64_t grain = (compute.grain(w.rows, kStripGrain) + kStripGrain - 1) / kStripGrain * kStripGrain;
+  compute.pool().for_each(w.rows, grain, [&](int64_t begin, int64_t end, int worker) {
     compute.kernels().matmul_q8(w, begin, end, x.data, x.n, x.tiles, out, compute.scratch(worker, own));
   });
 }
