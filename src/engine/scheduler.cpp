@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/format.h"
 #include "text/detokenizer.h"
 #include "text/repeat_guard.h"
@@ -52,8 +53,8 @@ Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversat
   if (prompt.empty()) return Error{ErrorCode::kBadInput, "the prompt is empty; a model continues at least one token"};
   if (static_cast<int64_t>(prompt.size()) > engine_.context()) {
     return Error{ErrorCode::kBadInput,
-                 format("the prompt has {} tokens, but the context has room for {}; shorten it or raise --ctx",
-                        prompt.size(), engine_.context())};
+                 format("the prompt has {}, but the context has room for {}; shorten it or raise --ctx",
+                        counted(static_cast<int64_t>(prompt.size()), "token"), engine_.context())};
   }
   for (const int32_t id : prompt) {
     if (id < 0 || id >= engine_.n_vocab()) {
@@ -69,7 +70,7 @@ Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversat
   ASSIGN_OR_RETURN(text::Sampler sampler, text::Sampler::create(sampling, static_cast<int32_t>(engine_.n_vocab())));
   ASSIGN_OR_RETURN(text::StopStrings stops, text::StopStrings::create(params.stops));
   if (n_waiting_.load() >= options_.max_queued) {
-    return Error{ErrorCode::kNoMemory, format("{} requests are waiting already", options_.max_queued)};
+    return Error{ErrorCode::kNoMemory, counted(static_cast<int64_t>(options_.max_queued), "request") + " waiting already; try again later"};
   }
   auto handle = std::make_shared<RequestHandle>();
   std::unique_ptr<Request> request(new Request{.handle = handle,
@@ -97,8 +98,9 @@ bool Scheduler::step() {
   const bool computing = !pieces_.empty();
   if (computing) run_step();
   pieces_.clear();  // they point to requests that retire() ends
-  retire();
-  return computing || !running_.empty() || !queued_.empty();
+  const bool retired = retire();
+  // What still waits after a step without an end waits for a sequence that somebody else holds.
+  return computing || retired || !running_.empty();
 }
 
 void Scheduler::admit() {
@@ -109,28 +111,35 @@ void Scheduler::admit() {
       arrivals_.pop_front();
     }
   }
-  while (!queued_.empty()) {
-    Request& request = *queued_.front();
-    if (request.conversation == nullptr && !request.handle->cancelled()) {
-      Result<Conversation> own = Conversation::create(engine_);
-      if (!own.ok()) return;  // all sequences are in use: it waits for one
-      request.own.emplace(std::move(own).value());
-      request.conversation = &*request.own;
-    }
-    running_.push_back(std::move(queued_.front()));
-    queued_.pop_front();
-    n_waiting_--;
-    if (request.handle->cancelled()) continue;
-    request.started_ns = clock_.now_ns();
-    request.result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
-    const Result<int64_t> kept = request.conversation->attach(request.prompt);
-    if (!kept.ok()) {
-      finish(request, Finish::kFailed, kept.error());
-      continue;
-    }
-    request.prompt_done = request.result.kept_tokens = *kept;
-    for (const int32_t id : request.prompt) request.sampler.accept(id);
+  for (auto& request : queued_) {
+    if (!request->handle->cancelled() && find_sequence(*request)) start(std::move(request));
   }
+  std::erase(queued_, nullptr);
+}
+
+// Those that find none stay in their order: all of them ask again in the next step, the oldest first.
+bool Scheduler::find_sequence(Request& request) {
+  if (request.conversation != nullptr) return true;
+  Result<Conversation> own = Conversation::create(engine_);
+  if (!own.ok()) return false;
+  request.own.emplace(std::move(own).value());
+  request.conversation = &*request.own;
+  return true;
+}
+
+void Scheduler::start(std::unique_ptr<Request> starting) {
+  Request& request = *starting;
+  running_.push_back(std::move(starting));
+  n_waiting_--;
+  request.started_ns = clock_.now_ns();
+  request.result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const Result<int64_t> kept = request.conversation->attach(request.prompt);
+  if (!kept.ok()) {
+    finish(request, Finish::kFailed, kept.error());
+    return;
+  }
+  request.prompt_done = request.result.kept_tokens = *kept;
+  for (const int32_t id : request.prompt) request.sampler.accept(id);
 }
 
 void Scheduler::take_cancelled() {
@@ -284,13 +293,13 @@ void Scheduler::finish(Request& request, Finish reason, Status error) {
 }
 
 // Finished requests give their sequences back before their owners hear of it.
-void Scheduler::retire() {
+bool Scheduler::retire() {
   for (auto& request : running_) {
     if (!request->finished) continue;
     request->own.reset();
     request->listener->on_finish(request->result);
   }
-  std::erase_if(running_, [](const auto& request) { return request->finished; });
+  return std::erase_if(running_, [](const auto& request) { return request->finished; }) > 0;
 }
 
 }  // namespace strata::engine

@@ -4,6 +4,10 @@
 // While answers run, a chunk of a prompt is cut so that no answer waits longer for its next token than max_gap_ms,
 // going by the measured speed. A request's text does not depend on what else is in its batch (but for the delta net's
 // chunk form, see EngineConfig::deterministic).
+//
+// A request that continues a conversation has its sequence and starts with the next step. The others start in the order
+// they came, as sequences are free; they wait while conversations hold all of them, of which the scheduler takes none
+// away: whoever keeps conversations decides which to end.
 #pragma once
 
 #include <atomic>
@@ -51,7 +55,8 @@ class Scheduler {
   Result<std::shared_ptr<RequestHandle>> submit(Conversation* conversation, std::vector<int32_t> prompt,
                                                 const RequestParams& params, RequestListener& listener);
 
-  // One step for all that can run. False when there is nothing to do.
+  // One step for all that can run. False when there is nothing to do until something happens elsewhere: a request is
+  // submitted, or a conversation ends whose sequence a waiting request can take.
   bool step();
 
  private:
@@ -66,6 +71,8 @@ class Scheduler {
 
   void take_cancelled();
   void admit();
+  bool find_sequence(Request& request);
+  void start(std::unique_ptr<Request> starting);
   void form_step();
   int64_t chunk_rows() const;
   void run_step();
@@ -73,7 +80,7 @@ class Scheduler {
   void take_token(Request& request, std::span<const float> logits);
   void publish(Request& request, int32_t id, std::span<const float> logits);
   void finish(Request& request, Finish reason, Status error = {});
-  void retire();
+  bool retire();  // whether any request ended
 
   Engine& engine_;
   const text::Tokenizer& tokenizer_;

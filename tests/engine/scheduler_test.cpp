@@ -3,6 +3,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include <gmock/gmock.h>
@@ -88,9 +89,9 @@ RequestParams seeded(int64_t n, uint32_t seed) {
 class Fixture {
  public:
   explicit Fixture(const EngineConfig& config = small_config(), const std::string& arch = "qwen3moe",
-                   const SchedulerOptions& options = {}) {
+                   const SchedulerOptions& options = {}, FileSystem& files = real_file_system()) {
     const std::string path = test::golden_path("arch/" + arch + "/model-bf16.gguf");
-    model_ = gguf::Model::open(path, real_file_system()).value();
+    model_ = gguf::Model::open(path, files).value();
     tokenizer_ = text::Tokenizer::load(*model_).value();
     engine_ = Engine::open(*model_, config, stats_).value();
     scheduler_.emplace(*engine_, *tokenizer_, options, real_clock());
@@ -248,6 +249,20 @@ TEST(Scheduler, StopStringsAreCutOff) {
   EXPECT_EQ(held.text, whole) << "what was held back belongs to the answer";
 }
 
+// R11: the first token is a stop, and log-probabilities are asked for.
+TEST(Scheduler, AStopStringThatIsTheFirstTokenLeavesAnEmptyText) {
+  Fixture fixture;
+  RequestParams params = greedy(5);
+  params.sampling.logit_bias = {{65, 1000}};
+  params.n_logprobs = 10;
+  params.stops = {fixture.tokenizer().piece(65, false)};
+  const Recorder r = fixture.alone(some_ids(5, 1), params);
+  EXPECT_EQ(r.result.finish, Finish::kStopString);
+  EXPECT_EQ(r.text, "");
+  EXPECT_EQ(r.events, "ptf") << "no text is given out";
+  EXPECT_EQ(r.chosen.size(), r.tokens.size());
+}
+
 TEST(Scheduler, EndsWithTheModelsTokenUnlessIgnored) {
   Fixture fixture;
   int32_t end = -1;
@@ -265,6 +280,7 @@ TEST(Scheduler, EndsWithTheModelsTokenUnlessIgnored) {
   EXPECT_EQ(r.text, "");
 }
 
+// R10
 TEST(Scheduler, ATokenThatRepeatsEndsTheAnswer) {
   Fixture fixture;
   RequestParams params = greedy(50);
@@ -396,6 +412,7 @@ TEST(Scheduler, CancelledInItsAnswerItEndsWithWhatWasSaid) {
   fixture.expect_all_given_back();
 }
 
+// T07: the sampler has no token to give.
 TEST(Scheduler, ATokenThatCannotBeSampledEndsItsRequestAlone) {
   Fixture fixture;
   const Ids expected = fixture.alone(some_ids(6, 1), greedy(5)).tokens;
@@ -432,6 +449,112 @@ TEST(Scheduler, AFailingStepEndsThoseInItAndNoOthers) {
     fixture.run();
     EXPECT_EQ(r[3].tokens, expected) << "it waited for a sequence, and got one";
     fixture.expect_all_given_back();
+  }
+}
+
+// Conversations hold all sequences, and nothing runs that would give one back.
+TEST(Scheduler, WaitsWithoutSpinningForSequencesThatOthersHold) {
+  Fixture fixture;
+  const Ids expected = fixture.alone(some_ids(6, 1), greedy(5)).tokens;
+  std::vector<Conversation> held;
+  for (int i = 0; i < 3; i++) held.push_back(Conversation::create(fixture.engine()).value());
+  Recorder first, second, gone;
+  ASSERT_TRUE(fixture.submit(first, some_ids(6, 1), greedy(5)).ok());
+  const auto handle = fixture.submit(gone, some_ids(6, 2), greedy(5));
+  ASSERT_TRUE(handle.ok());
+  ASSERT_TRUE(fixture.submit(second, some_ids(6, 1), greedy(5)).ok());
+  EXPECT_FALSE(fixture.scheduler().step());
+  EXPECT_EQ(first.events + second.events, "");
+
+  // A request of a conversation has its sequence: it does not wait behind them.
+  EXPECT_EQ(fixture.alone(some_ids(6, 1), greedy(5), &held[1]).tokens, expected);
+  EXPECT_EQ(first.events + second.events, "");
+  (*handle)->cancel();
+  fixture.run();
+  EXPECT_EQ(gone.events, "f");
+
+  held.pop_back();
+  fixture.run();
+  EXPECT_EQ(first.tokens, expected);
+  EXPECT_EQ(second.tokens, expected);
+  held.clear();
+  fixture.expect_all_given_back();
+}
+
+// Files whose mappings say that they have lost bytes, when they are told to: what a mapped expert source reports in the
+// middle of a step.
+class LossyFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<File>> open(const std::string& path) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<File> file, real_file_system().open(path));
+    return std::unique_ptr<File>(std::make_unique<LossyFile>(std::move(file), lost));
+  }
+  bool exists(const std::string& path) override { return real_file_system().exists(path); }
+  bool is_directory(const std::string& path) override { return real_file_system().is_directory(path); }
+  Result<std::vector<std::string>> list(const std::string& path) override { return real_file_system().list(path); }
+
+  std::atomic<bool> lost{false};
+
+ private:
+  class LossyMapping final : public Mapping {
+   public:
+    LossyMapping(std::unique_ptr<Mapping> inner, const std::atomic<bool>& lost)
+        : inner_(std::move(inner)), lost_(lost) {}
+    std::span<const std::byte> bytes() const override { return inner_->bytes(); }
+    bool failed() const override { return lost_; }
+
+   private:
+    std::unique_ptr<Mapping> inner_;
+    const std::atomic<bool>& lost_;
+  };
+  class LossyFile final : public File {
+   public:
+    LossyFile(std::unique_ptr<File> inner, const std::atomic<bool>& lost) : inner_(std::move(inner)), lost_(lost) {}
+    const std::string& path() const override { return inner_->path(); }
+    uint64_t size() const override { return inner_->size(); }
+    Result<size_t> read_some(uint64_t offset, std::span<std::byte> dst) override {
+      return inner_->read_some(offset, dst);
+    }
+    Result<std::unique_ptr<Mapping>> map() override {
+      ASSIGN_OR_RETURN(std::unique_ptr<Mapping> mapping, inner_->map());
+      return std::unique_ptr<Mapping>(std::make_unique<LossyMapping>(std::move(mapping), lost_));
+    }
+
+   private:
+    std::unique_ptr<File> inner_;
+    const std::atomic<bool>& lost_;
+  };
+};
+
+TEST(Scheduler, AnExpertSourceThatFailsEndsTheRequestsOfItsStep) {
+  for (const char* arch : {"qwen3moe", "qwen3next"}) {
+    SCOPED_TRACE(arch);
+    LossyFileSystem files;
+    EngineConfig config = small_config();
+    config.experts = ExpertPlace::kMapped;
+    Fixture fixture(config, arch, {}, files);
+    const Ids expected = fixture.alone(some_ids(20, 1), greedy(8)).tokens;
+    // In the prompt, and in the answer.
+    for (const size_t n_tokens : {size_t{0}, size_t{3}}) {
+      SCOPED_TRACE(n_tokens);
+      std::vector<Recorder> r(2);
+      r[0].hook = [&](Recorder& self) { files.lost = self.tokens.size() == n_tokens; };
+      for (Recorder& each : r) ASSERT_TRUE(fixture.submit(each, some_ids(20, 1), greedy(8)).ok());
+      fixture.run();
+      files.lost = false;
+      for (const Recorder& each : r) {
+        EXPECT_EQ(each.n_finished, 1);
+        EXPECT_EQ(each.result.finish, Finish::kFailed);
+        ASSERT_FALSE(each.result.error.ok());
+        EXPECT_EQ(each.result.error.error().code, ErrorCode::kIo);
+        EXPECT_THAT(each.result.error.error().message, HasSubstr("model-bf16.gguf"));
+        ASSERT_LE(each.tokens.size(), n_tokens);
+        EXPECT_TRUE(std::equal(each.tokens.begin(), each.tokens.end(), expected.begin()));
+      }
+      EXPECT_EQ(r[0].tokens.size(), n_tokens);
+      fixture.expect_all_given_back();
+      EXPECT_EQ(fixture.alone(some_ids(20, 1), greedy(8)).tokens, expected);
+    }
   }
 }
 
