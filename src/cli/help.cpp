@@ -85,7 +85,7 @@ std::string command_help(const Command& command) {
   const auto global = [](const Setting& row) { return (row.scope & kScopeGlobal) != 0; };
   const auto computing = [&](const Setting& row) {
     constexpr uint32_t kComputing = kScopeRun | kScopeEval;
-    return (row.scope & kComputing) == kComputing && (command.scope & kScopeEngine) != 0;
+    return (row.scope & kComputing) == kComputing && (row.scope & command.scope & kScopeEngine) != 0;
   };
   const auto own = [&](const Setting& row) {
     return (row.scope & command.scope) != 0 && !global(row) && !computing(row);

@@ -87,7 +87,7 @@ TEST(SettingsTest, RejectsEverythingElse) {
       {Key::kTemp, "infinity"},  {Key::kTemp, "1e999"},    {Key::kTemp, "1e-999"},   {Key::kTemp, "-0.1"},
       {Key::kTemp, "100.0001"},  {Key::kTemp, "0.8f"},     {Key::kTemp, ""},         {Key::kTemp, "0,8"},
       {Key::kTemp, "0x1p3"},     {Key::kTopP, "1.0000001"}, {Key::kKvType, "f8"},    {Key::kKvType, ""},
-      {Key::kKvType, "F16"},     {Key::kKvType, "f32|f16"}, {Key::kKvType, "f1"},    {Key::kAct, "auto"},
+      {Key::kKvType, "F16"},     {Key::kKvType, "f32|f16"}, {Key::kKvType, "f1"},    {Key::kAct, "f16"},
       {Key::kStats, ""},         {Key::kStats, "yes"},     {Key::kStats, "ON"},      {Key::kStats, "1"},
       {Key::kStats, "auto"},
   };
@@ -173,11 +173,11 @@ TEST(SettingsMarkdownTest, EveryRowHasALineWithAllItsColumns) {
     for (size_t i = 0; i < line.size(); ++i) bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\');
     EXPECT_EQ(bars, 8) << line;
   }
-  EXPECT_NE(page.find("| `--kv-type` | `STRATA_KV_TYPE` | `auto` | `auto\\|f32\\|f16` |  | run, eval | "),
+  EXPECT_NE(page.find("| `--kv-type` | `STRATA_KV_TYPE` | `auto` | `auto\\|f32\\|f16` |  | run, eval, bench | "),
             std::string::npos);
-  EXPECT_NE(page.find("| `--ctx` | `STRATA_CTX` | `auto` | 1 to 16777216, or auto | tokens | run, eval | "),
+  EXPECT_NE(page.find("| `--ctx` | `STRATA_CTX` | `auto` | 1 to 16777216, or auto | tokens | run, eval, bench | "),
             std::string::npos);
-  EXPECT_NE(page.find("| `--stats`, `--no-stats` | `STRATA_STATS` | `off` | `on\\|off` |  | run, eval | "),
+  EXPECT_NE(page.find("| `--stats`, `--no-stats` | `STRATA_STATS` | `off` | `on\\|off` |  | run, eval, bench | "),
             std::string::npos);
   EXPECT_NE(page.find("| `STRATA_LOG_LEVEL` | `warning` | `debug\\|info\\|warning\\|error` |  | all | "),
             std::string::npos);
