@@ -42,7 +42,7 @@
     "File of the tools the model may call: a JSON array; empty for none")                                             \
   X(kGenerationPrompt, "generation-prompt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTemplate,                 \
     "End the prompt with the beginning of an answer")                                                                 \
-  X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate,                             \
+  X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate | kScopeRun,                 \
     "Use this instead of the model's chat template: a file, or chatml, llama2, mistral, glm4, deepseek3, llama3, "    \
     "harmony or deepseek2; empty for the model's")                                                                    \
   X(kAct, "act", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|q8", kScopeEngine,                                 \

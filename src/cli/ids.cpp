@@ -3,27 +3,53 @@
 #include <charconv>
 
 #include "base/format.h"
+#include "cli/streams.h"
 
 namespace strata::cli {
 
-Result<std::vector<int32_t>> parse_ids(std::string_view text, int64_t n_vocab, const std::string& origin) {
-  constexpr std::string_view kSpace = " \t\n\r\v\f";
-  std::vector<int32_t> ids;
-  for (;;) {
-    const size_t begin = text.find_first_not_of(kSpace);
-    if (begin == std::string_view::npos) return ids;
-    text.remove_prefix(begin);
-    const std::string_view word = text.substr(0, text.find_first_of(kSpace));
-    text.remove_prefix(word.size());
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= n_vocab) {
-      return Error{ErrorCode::kBadInput,
-                   format("{}: entry {}, '{}', is not a token id; the model's are 0 to {}", origin, ids.size(),
-                          printable(word, 40), n_vocab - 1)};
+namespace {
+
+constexpr std::string_view kSpace = " \t\n\r\v\f";
+// More digits than a number of 32 bits has; leading zeros don't make an id.
+constexpr size_t kMaxWordBytes = 64;
+
+}  // namespace
+
+Status IdParser::push(std::string_view block) {
+  for (const char c : block) {
+    if (kSpace.find(c) != std::string_view::npos) {
+      if (!word_.empty()) RETURN_IF_ERROR(take_word());
+    } else {
+      word_ += c;
+      if (word_.size() > kMaxWordBytes) return take_word();
     }
-    ids.push_back(id);
   }
+  return {};
+}
+
+Status IdParser::take_word() {
+  int32_t id = -1;
+  const auto [end, error] = std::from_chars(word_.data(), word_.data() + word_.size(), id);
+  const bool whole = error == std::errc() && end == word_.data() + word_.size() && word_.size() <= kMaxWordBytes;
+  if (!whole || id < 0 || id >= n_vocab_) {
+    return Error{ErrorCode::kBadInput,
+                 format("{}: entry {}, '{}', is not a token id; the model's are 0 to {}", origin_, ids_.size(),
+                        printable(word_, 40), n_vocab_ - 1)};
+  }
+  ids_.push_back(id);
+  word_.clear();
+  return {};
+}
+
+Result<std::vector<int32_t>> IdParser::finish() {
+  if (!word_.empty()) RETURN_IF_ERROR(take_word());
+  return std::move(ids_);
+}
+
+Result<std::vector<int32_t>> read_ids(const std::string& path, int64_t n_vocab) {
+  IdParser parser(n_vocab, input_text(path));
+  RETURN_IF_ERROR(read_blocks(path, kMaxIdsBytes, [&](std::string_view block) { return parser.push(block); }));
+  return parser.finish();
 }
 
 std::string ids_text(std::span<const int32_t> ids) {

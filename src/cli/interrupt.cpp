@@ -1,5 +1,7 @@
 #include "cli/interrupt.h"
 
+#include "base/ending.h"
+
 namespace strata::cli {
 namespace {
 
@@ -8,8 +10,11 @@ std::atomic<engine::RequestHandle*> g_request{nullptr};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<engine::RequestHandle*>::is_always_lock_free,
               "a signal handler uses them");
 
-void request_end(int) {
-  g_requested.store(true, std::memory_order_relaxed);
+void request_end(int signal) {
+  if (g_requested.exchange(true, std::memory_order_relaxed)) {
+    end_by_signal(signal);
+    return;
+  }
   if (engine::RequestHandle* request = g_request.load(std::memory_order_relaxed)) request->cancel();
 }
 
@@ -20,8 +25,7 @@ InterruptRequest::InterruptRequest(engine::RequestHandle* request) {
   g_request.store(request, std::memory_order_relaxed);
   struct sigaction action {};
   action.sa_handler = request_end;
-  // RESETHAND: the second signal meets the default. RESTART: no system call has to know about this.
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  action.sa_flags = SA_RESTART;  // no system call has to know about this
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGINT, &action, &previous_);
 }

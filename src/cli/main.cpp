@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ending.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/arguments.h"
@@ -64,8 +65,10 @@ Status run_program(Words args) {
 
 int main(int argc, char** argv) {
   using namespace strata;
-  cli::prepare_streams();
+  handle_ending_signals();
+  const Status streams = cli::prepare_streams();
   try {
+    if (!streams.ok()) return cli::fail(streams.error());
     const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
     const Status status = cli::run_program(args);
     return status.ok() ? 0 : cli::fail(status.error());

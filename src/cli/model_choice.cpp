@@ -2,8 +2,11 @@
 
 #include <filesystem>
 
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
+#include "cli/chat/loading_line.h"
 #include "cli/streams.h"
 #include "model/network.h"
 
@@ -41,6 +44,21 @@ Result<std::string> model_path(const Settings& settings) {
 
 Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path) {
   return gguf::Model::open(path, real_file_system());
+}
+
+Result<std::unique_ptr<engine::Engine>> open_engine(const gguf::Model& model, const engine::EngineConfig& config,
+                                                    Stats& stats) {
+  auto engine = [&] {
+    const LoadingLine line(path_text(model.path()));
+    return engine::Engine::open(model, config, stats);
+  }();
+  if (!engine.ok()) return engine;
+  const int64_t trained = (*engine)->hparams().context_length;
+  if ((*engine)->context() > trained) {
+    log_warning("the context of {} (--ctx) is longer than the {} that the model was trained with; beyond them, answers "
+                "get worse", counted((*engine)->context(), "token"), trained);
+  }
+  return engine;
 }
 
 Result<model::HParams> read_hparams(const gguf::Model& model) {

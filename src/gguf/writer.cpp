@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "base/format.h"
+#include "base/output_file.h"
 #include "gguf/encoding.h"
-#include "gguf/output_file.h"
 
 namespace strata::gguf {
 namespace {

@@ -43,8 +43,8 @@ class Writer {
   void add_tensor(std::string name, quant::Type type, std::vector<uint64_t> ne,
                   std::function<Status(const Sink&)> produce);
 
-  // Writes to PATH.tmp, syncs, renames: a reader never sees half a file. kIo names the path; what was wrong with the
-  // keys and tensors added before is kBadInput. What the producers return is passed on.
+  // As OutputFile does: a reader never sees half a file. kIo names the path; what was wrong with the keys and tensors
+  // added before is kBadInput. What the producers return is passed on.
   Status write(const std::string& path);
 
  private:

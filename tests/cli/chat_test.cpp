@@ -1,7 +1,10 @@
 // Goal: a person at a terminal chats with the demo model, with all keys and commands; a script gets the answer alone.
+#include <csignal>
 #include <cstdio>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -130,6 +133,104 @@ TEST_F(ChatTest, ANewSizeOfTheTerminalKeepsTheLine) {
             Args{"Once upon a time there was a fox who lived in the wood behind the mill"});
 }
 
+TEST_F(ChatTest, PastedLinesAreOneMessage) {
+  Terminal terminal(chat());
+  terminal.expect("\x1b[?2004h");  // the terminal is asked to mark what is pasted
+  terminal.expect_prompt();
+  terminal.type("> \x1b[200~one\rtwo\r\n\t/three\x1b[201~ four\r");
+  terminal.expect("\x1b[?2004l");
+  terminal.expect("from RAM");
+  terminal.say(kUp);
+  terminal.expect("from RAM");
+  const std::string message = "> one\ntwo\n\t/three four";
+  EXPECT_EQ(of_user(saved(terminal)), (Args{message, message}));
+}
+
+// More lines than the screen has, in pieces that the terminal's queue holds.
+TEST_F(ChatTest, ALongPasteComesWhole) {
+  Terminal terminal(chat({"-n", "1", "--ctx", "4096"}));
+  terminal.expect_prompt();
+  terminal.type("\x1b[200~");
+  std::string message;
+  for (int i = 0; i < 100; i++) {
+    const std::string line = "line " + std::to_string(i);
+    message += line + (i < 99 ? "\n" : "");
+    terminal.type(line + (i < 99 ? "\r" : ""));
+  }
+  terminal.type("\x1b[201~\r");
+  terminal.expect("line 99");
+  terminal.expect("from RAM");
+  EXPECT_EQ(of_user(saved(terminal)), Args{message});
+}
+
+TEST_F(ChatTest, UnknownKeysLeaveNothingInTheLine) {
+  Terminal terminal(chat());
+  terminal.say("a\x1b[15~b\x1b[1;5Cc\x1b]11;rgb:0/0/0\x07" "d\x1bOPe");
+  terminal.expect("from RAM");
+  EXPECT_EQ(of_user(saved(terminal)), Args{"abcde"});
+}
+
+TEST_F(ChatTest, ALineThatIsNotUtf8IsRefused) {
+  Terminal terminal(chat());
+  terminal.say("caf\xE9");
+  terminal.expect("strata: the line is not valid UTF-8");
+  terminal.say("Hello!");
+  terminal.expect("from RAM");
+  EXPECT_EQ(of_user(saved(terminal)), Args{"Hello!"});
+}
+
+TEST_F(ChatTest, WordsLeave) {
+  for (const char* word : {"/quit", "/exit"}) {
+    Terminal terminal(chat());
+    terminal.say(word + std::string(" now"));
+    terminal.expect("write " + std::string(word));
+    terminal.say(word);
+    EXPECT_EQ(terminal.wait(), 0) << word;
+  }
+}
+
+TEST_F(ChatTest, WhatIsTypedWhileItLoadsCounts) {
+  {
+    Terminal terminal(chat());
+    terminal.type("Hello!\r");
+    terminal.expect("from RAM");
+    EXPECT_EQ(of_user(saved(terminal)), Args{"Hello!"});
+  }
+  Terminal terminal(chat());
+  terminal.type(kCtrlD);
+  EXPECT_EQ(terminal.wait(), 0);
+}
+
+// A template that comes through a pipe keeps it loading for as long as the test wants.
+TEST_F(ChatTest, KeysThatLeaveDoSoWhileItLoads) {
+  const std::string pipe = dir_.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const bool interrupted : {true, false}) {
+    Terminal terminal(chat({"--chat-template", pipe}));
+    int fd = -1;
+    while (fd < 0) fd = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);  // until it reads
+    terminal.type(interrupted ? kCtrlC : kCtrlD);
+    if (!interrupted) {
+      EXPECT_EQ(::write(fd, "{{ messages[0].content }}", 25), 25);
+      ::close(fd);
+    }
+    EXPECT_EQ(terminal.wait(), interrupted ? 128 + SIGINT : 0);
+    if (interrupted) ::close(fd);
+  }
+}
+
+TEST_F(ChatTest, ASignalGivesTheTerminalBack) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    Terminal terminal(chat());
+    terminal.expect_prompt();
+    EXPECT_FALSE(terminal.edits_lines());
+    terminal.signal(signal);
+    terminal.expect("\x1b[?2004l");
+    EXPECT_EQ(terminal.wait(), 128 + signal);
+    EXPECT_TRUE(terminal.edits_lines());
+  }
+}
+
 TEST_F(ChatTest, ABackslashGoesOnWithTheNextLine) {
   Terminal terminal(chat());
   terminal.say("Once\\");
@@ -201,9 +302,12 @@ TEST_F(ChatTest, MistakesAreToldAndChangeNothing) {
       {"/reset all", "write /reset"},
       {"/regen", "no message that could be answered"},
       {"/edit this", "no message that could be replaced"},
-      {"/set temp hot", "'hot' is not allowed"},
-      {"/set ctx 5", "'ctx' can't be set here"},
-      {"/set logit-bias 600000+1", "600000"},
+      {"/set temp hot", "/set temp: 'hot' is not allowed"},
+      {"/set ctx 5", "/set ctx: this can't be set here"},
+      {"/set chat-template chatml", "/set chat-template: this can't be set here"},
+      {"/set logit-bias 600000+1", "/set logit-bias: logit bias of token 600000"},
+      {"/set logit-bias x", "/set logit-bias: 'x' is not allowed"},
+      {"/set samplers nonsense", "/set samplers: "},
       {"/load " + dir_.file("none"), "cannot open"},
       {"/load " + dir_.file("text"), "not a JSON array"},
       {"/load " + dir_.file("role.json"), "message 0 has a role"},
@@ -217,6 +321,16 @@ TEST_F(ChatTest, MistakesAreToldAndChangeNothing) {
     terminal.expect(answer);
   }
   EXPECT_EQ(saved(terminal), Json::array());
+}
+
+TEST_F(ChatTest, TheModelIsNotSavedOver) {
+  const std::string model = dir_.file("m.gguf");
+  write_file(model, read_file(demo_model()));
+  Terminal terminal({"run", model, "--threads", "1"});
+  terminal.say("/save " + model);
+  terminal.expect("strata: /save " + model.substr(0, 5));
+  terminal.expect("this is the model");
+  EXPECT_EQ(read_file(model), read_file(demo_model()));
 }
 
 TEST_F(ChatTest, TheContextIsALimitThatIsTold) {

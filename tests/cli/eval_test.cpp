@@ -2,9 +2,12 @@
 // settings; perplexity and KL are what their definitions make of such rows.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +15,7 @@
 #include "base/file.h"
 #include "cli/ids.h"
 #include "cli/models.h"
+#include "cli/parse_ids.h"
 #include "cli/program.h"
 #include "text/tokenizer.h"
 
@@ -31,7 +35,7 @@ class EvalTest : public ::testing::Test {
     const Outcome outcome = strata(args);
     EXPECT_TRUE(succeeded(outcome)) << ::testing::PrintToString(more);
     EXPECT_EQ(outcome.out, "");
-    EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
+    EXPECT_FALSE(names_in(dir_).begin()->starts_with('.')) << "a file that is not complete";
     return read_f32(out);
   }
 
@@ -46,6 +50,31 @@ float max_difference(const std::vector<float>& a, const std::vector<float>& b) {
     max = difference <= max ? max : difference;  // a NaN is taken
   }
   return max;
+}
+
+// The ids come from a pipe that nobody writes to, so that the program waits with its result begun.
+TEST_F(EvalTest, ASignalLeavesNoFileBehind) {
+  ASSERT_EQ(::mkfifo(dir_.file("ids").c_str(), 0600), 0);
+  const std::string out = dir_.file("out.f32");
+  write_file(out, "old");
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto has_begun = [this] { return names_in(dir_).size() > 2; };
+    const Outcome outcome =
+        call({.args = {"eval", "logprobs", tiny_model(), "--ids-file", dir_.file("ids"), "--out", out},
+              .signal = signal, .signal_when = has_begun});
+    EXPECT_EQ(outcome.exit_code, 128 + signal);
+    EXPECT_EQ(names_in(dir_), (std::set<std::string>{"ids", "out.f32"}));
+    EXPECT_EQ(read_file(out), "old");
+  }
+}
+
+TEST_F(EvalTest, StandardOutputTakesTheResult) {
+  const std::vector<float> wanted = eval(tiny_model(), {1, 2, 3});
+  const Outcome outcome =
+      strata({"eval", "logprobs", tiny_model(), "--ids-file", dir_.file("ids.txt"), "--out", "/dev/stdout"});
+  EXPECT_TRUE(succeeded(outcome));
+  EXPECT_EQ(outcome.out, read_file(dir_.file("out.f32")));
+  EXPECT_EQ(wanted.size(), 3u * 512u);
 }
 
 struct Reference {
@@ -186,7 +215,7 @@ TEST_F(EvalTest, PerplexityIsThatOfTheSecondHalvesOfTheWindows) {
     write_file(model, with_bool(read_file(demo_model()), "tokenizer.ggml.add_bos_token", with_bos));
     constexpr size_t kVocab = 8192;
     const std::string id_text = strata({"tokenize", model, "--no-special"}, text).out;
-    const std::vector<int32_t> ids = *cli::parse_ids(id_text, kVocab, "");
+    const std::vector<int32_t> ids = *parse_ids(id_text, kVocab, "");
     std::vector<int32_t> front;
     if (with_bos) front.push_back(text::Tokenizer::load(**gguf::Model::open(model, real_file_system())).value()->bos());
     const size_t length = 50, step = length - front.size();

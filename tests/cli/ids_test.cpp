@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include "cli/parse_ids.h"
+
 namespace strata::cli {
 namespace {
+
+using test::parse_ids;
 
 using Ids = std::vector<int32_t>;
 
@@ -26,6 +30,31 @@ TEST(ParseIds, RefusesWhatIsNoIdByPlaceAndText) {
     EXPECT_NE(ids.error().message.find("0 to 9"), std::string::npos) << ids.error().message;
   }
   EXPECT_FALSE(parse_ids(std::string_view("1\0 2", 4), 10, "x").ok());
+}
+
+TEST(ParseIds, BlocksMayBeCutAnywhere) {
+  const std::string text = " 12 345\n6 ";
+  for (size_t i = 0; i <= text.size(); i++) {
+    for (size_t j = i; j <= text.size(); j++) {
+      IdParser parser(1000, "x");
+      for (const std::string& block : {text.substr(0, i), text.substr(i, j - i), text.substr(j)}) {
+        ASSERT_TRUE(parser.push(block).ok());
+      }
+      EXPECT_EQ(*parser.finish(), (Ids{12, 345, 6})) << i << " " << j;
+    }
+  }
+}
+
+// What has no end is not waited for.
+TEST(ParseIds, AWordThatGoesOnIsRefusedWhenItIsTooLong) {
+  IdParser parser(10, "x");
+  const std::string block(1000, '0');
+  const Status status = parser.push("1 " + block);
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find("entry 1, '0000"), std::string::npos) << status.error().message;
+  EXPECT_LT(status.error().message.size(), 200u);
+  EXPECT_EQ(*parse_ids(std::string(64, '0') + " 5", 10, "x"), (Ids{0, 5}));
+  EXPECT_FALSE(parse_ids(std::string(65, '0'), 10, "x").ok());
 }
 
 TEST(ParseIds, ReadsBackWhatIsWritten) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ std::vector<std::string> golden_models();
 
 void write_file(const std::string& path, std::string_view bytes);
 std::string read_file(const std::string& path);
+// Of everything in a folder.
+std::set<std::string> names_in(const TempDir& dir);
 
 // A GGUF file's bytes with the value of a key, a number of 4 bytes or a bool, replaced. The key must be there.
 std::string with_u32(std::string file, const std::string& key, uint32_t value);

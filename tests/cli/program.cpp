@@ -100,7 +100,7 @@ class Conversation {
       if (written_ == call_.input.size() && call_.in == Stream::kPipe) close_end(in_);
       const bool feeding = in_ >= 0 && call_.in == Stream::kPipe;
       pollfd fds[] = {{feeding ? in_ : -1, POLLOUT, 0}, {out_, POLLIN, 0}, {err_, POLLIN, 0}};
-      if (::poll(fds, 3, 1000) < 0 && errno != EINTR) break;
+      if (::poll(fds, 3, call_.signal_when ? 10 : 1000) < 0 && errno != EINTR) break;
       if (fds[0].revents != 0) feed();
       if (fds[1].revents != 0) drain(out_, outcome.out);
       if (fds[2].revents != 0) drain(err_, outcome.err);
@@ -136,6 +136,10 @@ class Conversation {
       interrupted_ = true;
       ::kill(child_, SIGINT);
     }
+    if (call_.signal_when && !signalled_ && call_.signal_when()) {
+      signalled_ = true;
+      ::kill(child_, call_.signal);
+    }
     if (call_.close_after > 0 && outcome.out.size() >= call_.close_after) close_end(out_);
   }
 
@@ -144,6 +148,7 @@ class Conversation {
   int in_, out_, err_;
   size_t written_ = 0;
   bool interrupted_ = false;
+  bool signalled_ = false;
 };
 
 }  // namespace

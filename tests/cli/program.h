@@ -1,6 +1,7 @@
 // Runs the strata program as a child process, as a shell would.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ struct ProgramCall {
   std::string out_path = {};     // a file for stdout instead
   size_t interrupt_after = 0;    // sends one SIGINT when this many bytes have come; 0 for never
   size_t close_after = 0;        // closes the reading end of stdout then; 0 for never
+  int signal = 0;                                 // sent once when this says that the time has come
+  std::function<bool()> signal_when = nullptr;
 };
 
 struct Outcome {

@@ -121,9 +121,17 @@ TEST_F(QuantizeCommandTest, RefusesWhatCannotBe) {
     Args args = {"quantize"};
     args.insert(args.end(), c.args.begin(), c.args.end());
     EXPECT_TRUE(refused(strata(args), c.exit_code, c.text)) << ::testing::PrintToString(args);
-    EXPECT_FALSE(std::filesystem::exists(out()));
-    EXPECT_FALSE(std::filesystem::exists(out() + ".tmp"));
+    EXPECT_EQ(names_in(dir_), std::set<std::string>{"in.gguf"});
   }
+}
+
+TEST_F(QuantizeCommandTest, StandardOutputTakesTheModelAndNothingElse) {
+  const std::string in = write_model(std::vector<float>(512, 0.5f), {256, 2});
+  ASSERT_TRUE(succeeded(strata({"quantize", in, out(), "Q8_0"})));
+  const Outcome outcome = strata({"quantize", in, "/dev/stdout", "Q8_0"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out, read_file(out()));
+  EXPECT_EQ(outcome.err.find("/dev/stdout: 1 of 1 tensors converted"), 0u) << outcome.err;
 }
 
 TEST_F(QuantizeCommandTest, NamesTheTensorOfABadValue) {
@@ -132,8 +140,7 @@ TEST_F(QuantizeCommandTest, NamesTheTensorOfABadValue) {
   const std::string in = write_model(values, {256, 2});
   EXPECT_TRUE(refused(strata({"quantize", in, out(), "Q4_0"}), 2,
                       "tensor 'blk.0.attn_q.weight' cannot be quantised, its value 300 is infinite or not a number"));
-  EXPECT_FALSE(std::filesystem::exists(out()));
-  EXPECT_FALSE(std::filesystem::exists(out() + ".tmp"));
+  EXPECT_EQ(names_in(dir_), std::set<std::string>{"in.gguf"});
 }
 
 TEST_F(QuantizeCommandTest, RequantisesWhenAllowed) {

@@ -1,4 +1,5 @@
 // Goal: strata run continues texts as documented, for scripts (stdout is the continuation and nothing else) and people.
+#include <algorithm>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 
 #include "cli/ids.h"
 #include "cli/models.h"
+#include "cli/parse_ids.h"
 #include "cli/program.h"
 #include "text/utf8.h"
 
@@ -99,8 +101,8 @@ TEST(Run, EndsAtTheEndOfTheText) {
   const std::string whole = output(greedy(demo_model(), {"-p", "Once upon a time", "-n", "8"}));
   const std::string prompt_ids = output({"tokenize", demo_model()}, "Once upon a time");
   const std::string all_ids = output({"tokenize", demo_model()}, "Once upon a time" + whole);
-  const std::vector<int32_t> ids = *cli::parse_ids(all_ids, 1 << 20, "");
-  const size_t n_prompt = cli::parse_ids(prompt_ids, 1 << 20, "")->size();
+  const std::vector<int32_t> ids = *parse_ids(all_ids, 1 << 20, "");
+  const size_t n_prompt = parse_ids(prompt_ids, 1 << 20, "")->size();
   ASSERT_GT(ids.size(), n_prompt + 3);
   const int32_t end = ids[n_prompt + 2];
   const std::string before =
@@ -126,7 +128,7 @@ TEST(Run, EndsAfter512TokensByItself) {
 
 TEST(Run, SaysWhenTheContextIsFull) {
   const std::string n_prompt = std::to_string(
-      cli::parse_ids(output({"tokenize", tiny_model()}, "Once upon"), 512, "")->size());
+      parse_ids(output({"tokenize", tiny_model()}, "Once upon"), 512, "")->size());
   const Outcome outcome = strata(greedy(tiny_model(), {"-p", "Once upon", "-n", "100", "--ctx", n_prompt, "--stats"}));
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.err.find("generated_tokens 1\n"), std::string::npos) << outcome.err;
@@ -217,9 +219,6 @@ TEST(Run, AReaderThatGoesAwayEndsItQuietly) {
   const Outcome outcome = call({.args = args, .close_after = 20});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_EQ(outcome.err, "");
-  const Outcome closed = call({.args = args, .out = Stream::kClosed});
-  EXPECT_EQ(closed.exit_code, 1);
-  EXPECT_EQ(closed.err, "");
 }
 
 TEST(Run, AFullDiskIsAFailure) {
@@ -230,6 +229,64 @@ TEST(Run, AFullDiskIsAFailure) {
 TEST(Run, ClosedInputIsNotAModel) {
   const Outcome outcome = call({.args = {"run", demo_model()}, .in = Stream::kClosed});
   EXPECT_TRUE(refused(outcome, 1, "cannot read standard input"));
+}
+
+// F04
+TEST(Run, TheLocaleChangesNoByte) {
+  const std::string text = "\u4F60\u597D\uFF0C\u4E16\u754C \u3053\u3093\u306B\u3061\u306F";
+  std::vector<std::string> outputs;
+  for (const char* locale : {"C", "C.UTF-8", "POSIX", "nonsense"}) {
+    const auto output = [&](const Args& args, const std::string& input) {
+      const Outcome outcome = call({.args = args, .input = input, .environment = {{"LC_ALL", locale}}});
+      EXPECT_TRUE(succeeded(outcome)) << locale;
+      return outcome.out;
+    };
+    const std::string ids = output({"tokenize", tiny_model()}, text);
+    EXPECT_EQ(output({"detokenize", tiny_model()}, ids), text) << locale;
+    outputs.push_back(ids + output({"run", demo_model(), "--temp", "0", "--chat", "-n", "8"}, text) +
+                      output(greedy(tiny_model(), {"-n", "8"}), text));
+  }
+  for (const std::string& each : outputs) EXPECT_EQ(each, outputs[0]);
+}
+
+TEST(Run, TheChatTemplateCanBeAnother) {
+  const TempDir dir;
+  write_file(dir.file("plain.jinja"), "{{ messages[0].content }}");
+  write_file(dir.file("broken.jinja"), "{% nosuch %}");
+  const auto args = [](const std::string& given) {
+    return Args{"run", demo_model(), "--temp", "0", "--kv-type", "f32", "--chat", "-p", "Once upon a time",
+                "-n",  "8",          "--chat-template", given};
+  };
+  const Outcome plain = strata(args(dir.file("plain.jinja")));
+  EXPECT_TRUE(succeeded(plain));
+  EXPECT_EQ(plain.out, strata(greedy(demo_model(), {"-p", "Once upon a time", "-n", "8"})).out);
+  EXPECT_TRUE(succeeded(strata(args("chatml"))));
+  EXPECT_TRUE(refused(strata(args("nosuch")), 2,
+                      "--chat-template nosuch: there is neither a file nor a built-in template of this name"));
+  EXPECT_TRUE(refused(strata(args(dir.file("broken.jinja"))), 2,
+                      "broken.jinja: chat template, line 1, column 1: unknown statement 'nosuch'"));
+  EXPECT_TRUE(refused(strata(args(dir.path())), 2, "--chat-template " + dir.path() + ": cannot read"));
+  EXPECT_TRUE(refused(strata(args("/dev/zero")), 2, "--chat-template /dev/zero: /dev/zero is longer than the 4 MiB"));
+}
+
+TEST(Run, WarnsOfAContextThatTheModelHasNotSeen) {
+  const auto with_context = [](const char* context) {
+    return strata(greedy(tiny_model(), {"-p", "Once", "-n", "1", "--ctx", context}));
+  };
+  EXPECT_TRUE(succeeded(with_context("2048")));
+  const Outcome longer = with_context("2049");
+  EXPECT_EQ(longer.exit_code, 0);
+  EXPECT_EQ(std::count(longer.err.begin(), longer.err.end(), '\n'), 1) << longer.err;
+  EXPECT_NE(longer.err.find("the context of 2049 tokens (--ctx) is longer than the 2048 that the model was trained with"),
+            std::string::npos) << longer.err;
+}
+
+TEST(Run, OneTokenIsNotTokens) {
+  const Outcome outcome = strata({"run", demo_model(), "--chat", "-p", "Hello!", "--ctx", "1"});
+  EXPECT_TRUE(refused(outcome, 2, "but the context has room for 1;"));
+  const Outcome one = strata({"eval", "logprobs", tiny_model(), "--ids-file", "-", "--ctx", "1", "--out", "/dev/full"},
+                             "1 2");
+  EXPECT_TRUE(refused(one, 2, "the input is 2 ids, but --ctx allows 1 token"));
 }
 
 TEST(Run, FindsTheDemoBesideTheInstalledProgram) {

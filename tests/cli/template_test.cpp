@@ -1,5 +1,8 @@
 // Goal: template prints exactly the prompt, and refuses what is not a conversation with one line.
+#include <thread>
+
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "cli/models.h"
 #include "cli/program.h"
@@ -24,6 +27,16 @@ TEST(Template, ReadsFiles) {
                                   "--no-generation-prompt", "--chat-template", dir.file("c.jinja")});
   EXPECT_TRUE(succeeded(outcome));
   EXPECT_EQ(outcome.out, R"(Hi [{"name": "f"}] False)");
+}
+
+TEST(Template, ReadsPipes) {
+  const TempDir dir;
+  ASSERT_EQ(::mkfifo(dir.file("pipe").c_str(), 0600), 0);
+  std::thread writer([&] { write_file(dir.file("pipe"), kHi); });
+  const Outcome outcome = strata({"template", "--chat-template", "chatml", "--messages", dir.file("pipe")});
+  writer.join();
+  EXPECT_TRUE(succeeded(outcome));
+  EXPECT_EQ(outcome.out, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST(Template, RefusesWhatIsNoConversation) {

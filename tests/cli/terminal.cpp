@@ -8,6 +8,7 @@
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -99,6 +100,13 @@ void Terminal::resize(int columns) {
   const winsize size{
       .ws_row = kRows, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::ioctl(fd_, TIOCSWINSZ, &size), 0);
+}
+
+void Terminal::signal(int number) { ASSERT_EQ(::kill(child_, number), 0); }
+
+bool Terminal::edits_lines() const {
+  termios mode{};
+  return ::tcgetattr(fd_, &mode) == 0 && (mode.c_lflag & ICANON) != 0 && (mode.c_lflag & ECHO) != 0;
 }
 
 int Terminal::wait() {

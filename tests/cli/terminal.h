@@ -28,6 +28,9 @@ class Terminal {
   std::string expect_prompt() { return expect("> "); }
   // Another size, which the program is told of by a signal.
   void resize(int columns);
+  void signal(int number);
+  // Whether the kernel edits lines, as it does for programs that know nothing of keys.
+  bool edits_lines() const;
   // Waits for the end: the exit code, or 128 + signal; -1 when it does not come.
   int wait();
 

@@ -54,7 +54,7 @@ TEST(Usage, WrongFlags) {
       {{"run", "x", "--threads", "1025"}, "--threads: '1025' is not allowed"},
       {{"run", "x", "--act", "q8"}, "--act: 'q8' is not allowed"},
       {{"run", "x", "--device", "cuda"}, "--device cuda"},
-      {{"run", "x", "--cpus", "3-1"}, "3-1"},
+      {{"run", "x", "--cpus", "3-1"}, "--cpus: '3-1' in the list of cores"},
       {{"run", "x", "--log-level", "loud"}, "--log-level: 'loud' is not allowed"},
       {{"inspect", "--temp", "1"}, "unknown flag '--temp'"},
       {{"run", "x", "--ram-gib", "0.0001"}, "--ram-gib", 1},
@@ -103,6 +103,8 @@ TEST(Usage, WrongCallsOfEval) {
     return Args{"eval", "logprobs", tiny_model(), "--ids-file", ids, "--out", to};
   };
   const std::string good = ids_file("good", "1 2 3");
+  const std::string model = dir.file("m.gguf");
+  write_file(model, read_file(tiny_model()));
   Args small_context = eval(good, out);
   small_context.insert(small_context.end(), {"--ctx", "2"});
   expect_refusals({
@@ -125,12 +127,63 @@ TEST(Usage, WrongCallsOfEval) {
       {eval(ids_file("minus", "-1"), out), "entry 0, '-1'"},
       {eval(ids_file("huge", "99999999999999999999"), out), "entry 0"},
       {eval(good, dir.path()), "exists and is not a file"},
-      {eval(good, "/dev/null"), "exists and is not a file"},
+      {eval(good, "/dev/full"), "cannot write /dev/full: No space left", 1},
+      {eval(good, good), "would replace " + good + ", which is read"},
+      {{"eval", "logprobs", model, "--ids-file", good, "--out", model}, "would replace " + model + ", which is read"},
       {eval(good, dir.file("none/out")), "none/out", 1},
-      {small_context, "there are 3 ids, but --ctx allows 2 tokens"},
+      {small_context, "the input is 3 ids, but --ctx allows 2 tokens"},
   });
-  EXPECT_FALSE(std::filesystem::exists(out));
-  EXPECT_FALSE(std::filesystem::exists(out + ".tmp"));
+  EXPECT_EQ(names_in(dir), (std::set<std::string>{"blank", "empty", "good", "huge", "large", "m.gguf", "minus"}));
+  EXPECT_EQ(read_file(dir.file("m.gguf")), read_file(tiny_model()));
+}
+
+TEST(Usage, TheEvaluationMayBeAFlagOrInTheEnvironment) {
+  const TempDir dir;
+  write_file(dir.file("ids"), "1 2 3");
+  write_file(dir.file("text"), std::string(4000, 'x'));
+  const std::string out = dir.file("out");
+  const Args logprobs = {"--ids-file", dir.file("ids"), "--out", out};
+  const auto with = [](Args args, const Args& more) {
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  };
+  EXPECT_TRUE(succeeded(strata(with({"eval", "--evaluation", "logprobs", tiny_model()}, logprobs))));
+  EXPECT_TRUE(succeeded(strata(with({"eval", tiny_model(), "--evaluation=logprobs"}, logprobs))));
+  EXPECT_TRUE(succeeded(strata(with({"eval", "--evaluation", "logprobs", "--model", tiny_model()}, logprobs))));
+  EXPECT_TRUE(succeeded(call({.args = with({"eval", tiny_model()}, logprobs),
+                              .environment = {{"STRATA_EVALUATION", "logprobs"}}})));
+  // A word outweighs the environment, and excludes the flag.
+  EXPECT_TRUE(succeeded(call({.args = with({"eval", "logprobs", tiny_model()}, logprobs),
+                              .environment = {{"STRATA_EVALUATION", "perplexity"}}})));
+  EXPECT_TRUE(refused(call({.args = {"eval", tiny_model()}, .environment = {{"STRATA_EVALUATION", "perplexity"}}}), 2,
+                      "eval perplexity needs --file FILE"));
+  EXPECT_TRUE(refused(call({.args = {"eval", tiny_model()}, .environment = {{"STRATA_EVALUATION", "speed"}}}), 2,
+                      "STRATA_EVALUATION: 'speed' is not allowed"));
+  expect_refusals({
+      {with({"eval", "logprobs", tiny_model(), "--evaluation", "logprobs"}, logprobs), "the evaluation is given twice"},
+      {{"eval", "--evaluation", "kl"}, "eval kl needs a model"},
+      {{"eval", "--evaluation", "kl", tiny_model(), "x"}, "2 arguments"},
+  });
+}
+
+TEST(Usage, NoCommandWritesToAClosedStandardOutput) {
+  for (const Args& args : {Args{}, Args{"--help"}, Args{"--version"}, Args{"settings"}, Args{"inspect", tiny_model()},
+                           Args{"run", tiny_model(), "Once"}, Args{"tokenize", tiny_model()},
+                           Args{"detokenize", tiny_model()}, Args{"template", "--messages", "-"},
+                           Args{"eval", "logprobs", tiny_model()}, Args{"quantize"}, Args{"nonsense"}}) {
+    const Outcome outcome = call({.args = args, .input = "1", .out = Stream::kClosed});
+    EXPECT_TRUE(refused(outcome, 1, "standard output is closed")) << ::testing::PrintToString(args);
+  }
+}
+
+// Inputs without an end are refused when they have shown what they are.
+TEST(Usage, InputsWithoutAnEnd) {
+  const Args by_path = {"eval", "logprobs", tiny_model(), "--out", "/dev/null", "--ids-file", "/dev/zero"};
+  EXPECT_TRUE(refused(strata(by_path), 2, "/dev/zero: entry 0, '????"));
+  EXPECT_TRUE(refused(call({.args = {"detokenize", tiny_model()}, .input = "1 2 " + std::string(10 << 20, '7')}), 2,
+                      "standard input: entry 2, '7777"));
+  EXPECT_TRUE(refused(strata({"template", "--messages", "/dev/zero", "--chat-template", "chatml"}), 2,
+                      "/dev/zero is longer than the 64 MiB that are taken"));
 }
 
 TEST(Usage, WrongIds) {

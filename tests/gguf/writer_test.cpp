@@ -1,4 +1,5 @@
 // What the writer writes, and that the reader gives it back.
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -6,6 +7,8 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+
+#include <sys/resource.h>
 
 #include "gguf/gguf_builder.h"
 #include "gguf/split.h"
@@ -28,6 +31,12 @@ std::vector<std::byte> file_bytes(const std::string& path) {
   const std::vector<uint8_t> bytes = read_bytes(path);
   const auto span = std::as_bytes(std::span(bytes));
   return {span.begin(), span.end()};
+}
+
+int n_files(const TempDir& dir) {
+  int n = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir.path())) n++;
+  return n;
 }
 
 std::vector<std::byte> read_all(const gguf::Model& model, const gguf::TensorInfo& tensor) {
@@ -65,7 +74,7 @@ TEST(WriterTest, WritesTheExpectedBytes) {
   expected.array("f32s", 6, 1, ByteString().f32(1.0f)).set_alignment(64).u32("general.quantization_version", 2);
   expected.tensor({.name = "a", .ne = {32, 2}, .type = 8, .data = a}).tensor({.name = "b", .ne = {4}, .data = b});
   EXPECT_EQ(file_bytes(dir.file("m.gguf")), expected.bytes());
-  EXPECT_FALSE(std::filesystem::exists(dir.file("m.gguf.tmp")));
+  EXPECT_EQ(n_files(dir), 1);
 }
 
 TEST(WriterTest, AModelWithoutTensorsHasNoFill) {
@@ -184,30 +193,56 @@ TEST(WriterTest, AFailedWriteLeavesTheOldFile) {
   EXPECT_THAT(longer.error().message, testing::HasSubstr("needs 16 bytes, 17 were produced"));
 
   EXPECT_EQ(file_bytes(path), before);
-  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+  EXPECT_EQ(n_files(dir), 1);
 }
 
-TEST(WriterTest, APathThatCannotBeWrittenIsAnIoError) {
+TEST(WriterTest, APathThatCannotBeWrittenIsNamed) {
   const TempDir dir;
   for (const std::string& path : {dir.file("absent/m.gguf"), dir.path()}) {
     const Status status = Writer("x").write(path);
     ASSERT_FALSE(status.ok());
-    EXPECT_EQ(status.error().code, ErrorCode::kIo);
+    EXPECT_EQ(status.error().code, path == dir.path() ? ErrorCode::kBadInput : ErrorCode::kIo);
     EXPECT_THAT(status.error().message, testing::HasSubstr(path));
   }
-  EXPECT_FALSE(std::filesystem::exists(dir.path() + ".tmp"));
+  EXPECT_EQ(n_files(dir), 0);
 }
 
 // A full disk: the device file fails every write.
 TEST(WriterTest, AFullDiskIsAnIoError) {
   const TempDir dir;
   const std::string path = dir.file("m.gguf");
-  std::filesystem::create_symlink("/dev/full", path + ".tmp");
+  std::filesystem::create_symlink("/dev/full", path);
   const Status status = Writer("x").write(path);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::kIo);
   EXPECT_THAT(status.error().message, testing::HasSubstr("No space left"));
-  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(n_files(dir), 1);
+}
+
+// A disk that fills on the way: files may have this size and no more.
+TEST(WriterTest, ADiskThatFillsLeavesTheOldFile) {
+  const TempDir dir;
+  const std::string path = dir.file("m.gguf");
+  expect_written(Writer("x").write(path));
+  const std::vector<std::byte> before = file_bytes(path);
+  const std::vector<std::byte> bytes = counted(1 << 16);
+  Writer writer("x");
+  writer.add_tensor("t", quant::Type::F32, {1 << 14}, bytes);
+
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 1 << 15, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = writer.write(path);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kIo);
+  EXPECT_THAT(status.error().message, testing::HasSubstr("cannot write " + path));
+  EXPECT_EQ(file_bytes(path), before);
+  EXPECT_EQ(n_files(dir), 1);
 }
 
 TEST(WriterTest, CopiesARealModel) {

@@ -16,6 +16,7 @@ Result<engine::RequestResult> AnswerWriter::run(engine::Scheduler& scheduler, en
     const InterruptRequest interrupt(*handle_);
     while (scheduler.step()) continue;
   }
+  ASSERT(finished_);  // nobody else holds a sequence that it could wait for
   RETURN_IF_ERROR(written_);
   RETURN_IF_ERROR(result_.error);
   return result_;
@@ -34,6 +35,7 @@ void AnswerWriter::on_text(std::string_view text) {
 
 void AnswerWriter::on_finish(const engine::RequestResult& result) {
   result_ = result;
+  finished_ = true;
   if (splitter_ == nullptr) return;
   events_.clear();
   splitter_->flush(events_);

@@ -42,6 +42,7 @@ class AnswerWriter final : public engine::RequestListener {
   std::shared_ptr<engine::RequestHandle> handle_;
   Status written_;
   engine::RequestResult result_;
+  bool finished_ = false;
 };
 
 }  // namespace strata::cli

@@ -2,7 +2,9 @@
 
 #include <csignal>
 
+#include "base/counted.h"
 #include "base/format.h"
+#include "base/output_file.h"
 #include "cli/answer_settings.h"
 #include "cli/chat/answer_writer.h"
 #include "cli/chat/chat_commands.h"
@@ -71,7 +73,12 @@ Status Chat::run() {
       continue;
     }
     interrupted_ = false;
+    if (message.kind == TypedLine::kRefused) {
+      say_error({ErrorCode::kBadInput, message.text});
+      continue;
+    }
     RETURN_IF_ERROR(take(message.text));
+    if (leaving_) return {};
   }
 }
 
@@ -117,7 +124,7 @@ Status Chat::execute(const std::string& line) {
       }
       done = Error{ErrorCode::kBadInput, "there is no message that could be replaced"};
       break;
-    case ChatCommandKind::kSave: done = transcript_.save(command->argument); break;
+    case ChatCommandKind::kSave: done = save(command->argument); break;
     case ChatCommandKind::kLoad: {
       Result<Transcript> loaded = Transcript::load(command->argument);
       if (loaded.ok()) transcript_ = std::move(loaded).value();
@@ -125,25 +132,45 @@ Status Chat::execute(const std::string& line) {
       break;
     }
     case ChatCommandKind::kSet: done = set(command->argument); break;
+    case ChatCommandKind::kQuit: leaving_ = true; break;
   }
   if (!done.ok()) say_error(done.error());
   return {};
 }
 
+Status Chat::save(const std::string& path) const {
+  for (const gguf::Shard& shard : parts_.model.shards()) {
+    if (would_replace(path, shard.path)) {
+      return Error{ErrorCode::kBadInput, format("/save {}: this is the model; give another name", path_text(path))};
+    }
+  }
+  return transcript_.save(path);
+}
+
 Status Chat::set(const std::string& assignment) {
   const size_t end = assignment.find_first_of(" \t=");
-  const Setting* row = find_setting(assignment.substr(0, end));
+  const std::string name = assignment.substr(0, end);
+  const size_t value = end == std::string::npos ? end : assignment.find_first_not_of(" \t=", end);
+  const Status done = set(name, value == std::string::npos ? "" : assignment.substr(value));
+  if (done.ok()) return {};
+  // Where settings are given as flags, their messages begin so.
+  const std::string flag = format("--{}: ", name);
+  std::string message = done.error().message;
+  if (message.starts_with(flag)) message.erase(0, flag.size());
+  return Error{done.error().code, format("/set {}: {}", printable(name), message)};
+}
+
+Status Chat::set(const std::string& name, const std::string& value) {
+  const Setting* row = find_setting(name);
   if (row == nullptr || !is_about_answers(*row)) {
     std::string names;
     for (const Setting& each : all_settings()) {
       if (is_about_answers(each)) names += (names.empty() ? "" : ", ") + std::string(each.name);
     }
-    return Error{ErrorCode::kBadInput, format("'{}' can't be set here; these can: {}",
-                                              printable(assignment.substr(0, end)), names)};
+    return Error{ErrorCode::kBadInput, format("this can't be set here; these can: {}", names)};
   }
-  const size_t value = end == std::string::npos ? end : assignment.find_first_not_of(" \t=", end);
   Settings changed = settings_;
-  RETURN_IF_ERROR(changed.set(row->key, value == std::string::npos ? "" : assignment.substr(value), row->name));
+  RETURN_IF_ERROR(changed.set(row->key, value, "--" + name));
   ASSIGN_OR_RETURN(const engine::RequestParams params, params_of(changed));
   RETURN_IF_ERROR(text::check_sampler_params(params.sampling, static_cast<int32_t>(parts_.engine.n_vocab())));
   settings_ = std::move(changed);
@@ -159,8 +186,9 @@ Result<ChatPrompt> Chat::prompt_of(const Transcript& transcript) const {
   ASSIGN_OR_RETURN(ChatPrompt prompt, parts_.prompts.make(transcript, thinking_of(settings_)));
   if (static_cast<int64_t>(prompt.ids.size()) > parts_.engine.context()) {
     return Error{ErrorCode::kBadInput,
-                 format("with this message the chat has {} tokens, but the context has room for {}; /reset begins a "
-                        "new one, --ctx makes the context larger", prompt.ids.size(), parts_.engine.context())};
+                 format("with this message the chat has {}, but the context has room for {}; /reset begins a new one, "
+                        "--ctx makes the context larger", counted(static_cast<int64_t>(prompt.ids.size()), "token"),
+                        parts_.engine.context())};
   }
   return prompt;
 }

@@ -38,7 +38,9 @@ class Chat {
   Status take(const std::string& text);
   Status execute(const std::string& line);
   Status ask(Transcript transcript);
+  Status save(const std::string& path) const;
   Status set(const std::string& assignment);
+  Status set(const std::string& name, const std::string& value);
   Result<ChatPrompt> prompt_of(const Transcript& transcript) const;
   Result<engine::RequestParams> params_of(const Settings& settings) const;
   Status finish_turn(const engine::RequestResult& result, const std::string& line);
@@ -52,6 +54,7 @@ class Chat {
   engine::Scheduler scheduler_;
   engine::Conversation conversation_;
   std::unique_ptr<LineEditor> editor_;
+  bool leaving_ = false;
   bool interrupted_ = false;  // Ctrl-C was the last that the person said
 };
 

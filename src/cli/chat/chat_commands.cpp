@@ -24,6 +24,8 @@ constexpr Row kRows[] = {
     {ChatCommandKind::kSave, "/save", Wants::kArgument, "/save FILE", "write the messages to a JSON file"},
     {ChatCommandKind::kLoad, "/load", Wants::kArgument, "/load FILE", "go on from messages that were saved"},
     {ChatCommandKind::kSet, "/set", Wants::kArgument, "/set NAME VALUE", "change a setting of answers, as temp 0.5"},
+    {ChatCommandKind::kQuit, "/quit", Wants::kNothing, "/quit", "leave"},
+    {ChatCommandKind::kQuit, "/exit", Wants::kNothing, "/exit", "leave"},
 };
 
 std::string_view trimmed(std::string_view text) {

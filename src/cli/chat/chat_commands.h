@@ -8,7 +8,7 @@
 
 namespace strata::cli {
 
-enum class ChatCommandKind { kHelp, kReset, kSystem, kRegenerate, kEdit, kSave, kLoad, kSet };
+enum class ChatCommandKind { kHelp, kReset, kSystem, kRegenerate, kEdit, kSave, kLoad, kSet, kQuit };
 
 struct ChatCommand {
   ChatCommandKind kind;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/template_choice.h"
+
 namespace strata::cli {
 
 ChatPrompts::ChatPrompts(std::unique_ptr<text::ChatTemplate> chat_template, const text::Tokenizer& tokenizer)
@@ -9,8 +11,9 @@ ChatPrompts::ChatPrompts(std::unique_ptr<text::ChatTemplate> chat_template, cons
       tokenizer_(&tokenizer),
       style_(text::find_reasoning_style(template_->source(), tokenizer)) {}
 
-Result<ChatPrompts> ChatPrompts::load(const gguf::Model& model, const text::Tokenizer& tokenizer) {
-  ASSIGN_OR_RETURN(auto chat_template, text::ChatTemplate::load(model, tokenizer));
+Result<ChatPrompts> ChatPrompts::load(const Settings& settings, const gguf::Model& model,
+                                      const text::Tokenizer& tokenizer) {
+  ASSIGN_OR_RETURN(auto chat_template, load_template(settings, model, tokenizer));
   return ChatPrompts(std::move(chat_template), tokenizer);
 }
 

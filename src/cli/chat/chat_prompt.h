@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/settings.h"
 #include "cli/chat/transcript.h"
 #include "gguf/gguf.h"
 #include "text/chat_template.h"
@@ -21,7 +22,8 @@ struct ChatPrompt {
 // Immutable after load. Refers to the tokenizer.
 class ChatPrompts {
  public:
-  static Result<ChatPrompts> load(const gguf::Model& model, const text::Tokenizer& tokenizer);
+  // Prompts are made with the template that the settings choose.
+  static Result<ChatPrompts> load(const Settings& settings, const gguf::Model& model, const text::Tokenizer& tokenizer);
 
   // `thinking`: what the template is told about it; nothing where absent.
   Result<ChatPrompt> make(const Transcript& transcript, std::optional<bool> thinking) const;

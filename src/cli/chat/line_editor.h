@@ -13,11 +13,14 @@ struct TypedLine {
     kText,
     kInterrupt,  // Ctrl-C
     kEnd,        // Ctrl-D on an empty line, or the terminal is gone
+    kRefused,    // what was typed or pasted can't be a line
   };
   Kind kind = kEnd;
-  std::string text;  // of kText, without its line end
+  std::string text;  // of kText, without its line end; of kRefused, why
 };
 
+// Pasted text goes into the line as it is, with its line ends: it is one message, sent by the Enter after it.
+//
 // Takes stdin and stdout, which are terminals, while it reads; between two reads the terminal is as it was. One at a
 // time. Characters are those of UTF-8, whatever the locale.
 class LineEditor {

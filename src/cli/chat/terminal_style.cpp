@@ -6,10 +6,12 @@
 
 namespace strata::cli {
 
-bool stdout_is_styled() {
+bool stdout_obeys() {
   const std::string terminal = environment("TERM");
-  return stdout_is_terminal() && !terminal.empty() && terminal != "dumb" && environment("NO_COLOR").empty();
+  return stdout_is_terminal() && !terminal.empty() && terminal != "dumb";
 }
+
+bool stdout_is_styled() { return stdout_obeys() && environment("NO_COLOR").empty(); }
 
 std::string dim(std::string_view text, bool styled) {
   return styled ? "\x1b[2m" + std::string(text) + "\x1b[0m" : std::string(text);

@@ -6,7 +6,9 @@
 
 namespace strata::cli {
 
-// Whether stdout is a terminal that can show dim text, and the user has not asked for none (NO_COLOR).
+// Whether stdout is a terminal that obeys escape sequences.
+bool stdout_obeys();
+// Whether it can show dim text, and the user has not asked for none (NO_COLOR).
 bool stdout_is_styled();
 
 // `text` dimmed if `styled`, else as it is.

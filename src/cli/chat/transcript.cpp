@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "base/output_file.h"
 #include "cli/streams.h"
-#include "gguf/output_file.h"
 
 namespace strata::cli {
 namespace {
@@ -80,15 +80,15 @@ Json Transcript::to_json() const {
 
 Status Transcript::save(const std::string& path) const {
   const std::string text = to_json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  RETURN_IF_ERROR(check_output(path, "/save"));
-  gguf::OutputFile out(path);
+  RETURN_IF_ERROR(check_is_file(path, "/save"));
+  OutputFile out(path);
   RETURN_IF_ERROR(out.open());
   RETURN_IF_ERROR(out.append(std::as_bytes(std::span(text))));
   return out.commit();
 }
 
 Result<Transcript> Transcript::load(const std::string& path) {
-  RETURN_IF_ERROR(check_output(path, "/load"));  // a pipe without a writer would never answer
+  RETURN_IF_ERROR(check_is_file(path, "/load"));  // a pipe without a writer would never answer
   ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTextBytes));
   return parse(text, path_text(path));
 }

@@ -1,5 +1,6 @@
 #include "cli/chat/turn_report.h"
 
+#include "base/counted.h"
 #include "base/format.h"
 
 namespace strata::cli {
@@ -20,10 +21,10 @@ ExpertReads ExpertReads::of(const Stats& stats) {
 
 std::string turn_line(const engine::RequestResult& result, const ExpertReads& before, const ExpertReads& after) {
   const int64_t computed = result.prompt_tokens - result.kept_tokens;
-  std::string line = format("prompt {} tokens", computed);
+  std::string line = "prompt " + counted(computed, "token");
   if (result.kept_tokens > 0) line += format(" (+{} kept)", result.kept_tokens);
   line += rate(computed, result.prompt_ns);
-  line += format(", answer {} tokens", result.answer_tokens) + rate(result.answer_tokens, result.answer_ns);
+  line += ", answer " + counted(result.answer_tokens, "token") + rate(result.answer_tokens, result.answer_ns);
   std::string experts;
   if (after.arena > before.arena) experts += format(" {} from RAM", after.arena - before.arena);
   if (after.mapped > before.mapped) experts += format(" {} from mapped files", after.mapped - before.mapped);
@@ -36,12 +37,13 @@ std::string turn_line(const engine::RequestResult& result, const ExpertReads& be
 std::string cut_reason(const engine::RequestResult& result, int64_t context, int64_t repeat_stop_tokens) {
   switch (result.finish) {
     case engine::Finish::kContextFull:
-      return format("the context of {} tokens is full; --ctx makes it larger", context);
+      return format("the context of {} is full; --ctx makes it larger", counted(context, "token"));
     case engine::Finish::kRepetition:
       return format("the model repeats one token; the answer ends after {} in a row (--repeat-stop-tokens)",
                     repeat_stop_tokens);
-    case engine::Finish::kMaxTokens: return format("the answer ends after {} tokens (--predict)", result.answer_tokens);
-    case engine::Finish::kCancelled: return format("interrupted after {} tokens", result.answer_tokens);
+    case engine::Finish::kMaxTokens:
+      return format("the answer ends after {} (--predict)", counted(result.answer_tokens, "token"));
+    case engine::Finish::kCancelled: return "interrupted after " + counted(result.answer_tokens, "token");
     case engine::Finish::kEndOfText:
     case engine::Finish::kStopString:
     case engine::Finish::kFailed: break;

@@ -11,8 +11,7 @@ Status detokenize(const Settings& settings) {
   ASSIGN_OR_RETURN(const std::string path, model_path(settings));
   ASSIGN_OR_RETURN(const auto model, open_model(path));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
-  ASSIGN_OR_RETURN(const std::string text, read_stdin(kMaxIdsBytes));
-  ASSIGN_OR_RETURN(const auto ids, parse_ids(text, tokenizer->vocab_size(), "standard input"));
+  ASSIGN_OR_RETURN(const auto ids, read_ids("-", tokenizer->vocab_size()));
   return write_stdout(tokenizer->decode(ids, settings.on(Key::kSpecial)));
 }
 

@@ -25,8 +25,14 @@ const Evaluation* find_evaluation(const std::string& name) {
   return nullptr;
 }
 
+bool is_chosen_otherwise(const Settings& settings) {
+  return settings.is_set(Key::kEvaluation) || !environment(environment_name(setting(Key::kEvaluation)).c_str()).empty();
+}
+
+// The first word chooses, unless --evaluation or the environment has chosen and it is the model.
 Status take_words(Words words, Settings& settings) {
   if (words.empty() || find_evaluation(words[0]) == nullptr) {
+    if (is_chosen_otherwise(settings)) return take_model(words, settings);
     const std::string given = words.empty() ? "nothing" : "'" + printable(words[0]) + "'";
     return Error{ErrorCode::kBadInput, format("eval can compute logprobs, perplexity and kl, but {} was asked for; "
                                               "write strata eval logprobs MODEL, for example", given)};

@@ -1,7 +1,9 @@
 // strata quantize: writes a model again with its weights in smaller types.
 #include <unistd.h>
 
+#include "base/counted.h"
 #include "base/format.h"
+#include "base/output_file.h"
 #include "base/topology.h"
 #include "cli/commands/commands.h"
 #include "cli/interrupt.h"
@@ -48,11 +50,11 @@ void show_progress(const gguf::QuantizeProgress& progress) {
 }
 
 std::string summary_text(const std::string& out, const gguf::QuantizeSummary& summary) {
-  std::string text = format("{}: {} of {} tensors converted, {} -> {}\n", path_text(out), summary.n_converted,
-                            summary.n_tensors, format_bytes(summary.bytes_before), format_bytes(summary.bytes_after));
+  std::string text = format("{}: {} of {} converted, {} -> {}\n", path_text(out), summary.n_converted,
+                            counted(static_cast<int64_t>(summary.n_tensors), "tensor"), format_bytes(summary.bytes_before), format_bytes(summary.bytes_after));
   if (summary.n_fallbacks > 0) {
-    text += format("{} tensors have rows that do not fit their type and got the nearest that does; --log-level info "
-                   "names them\n", summary.n_fallbacks);
+    text += format("{} got another type than asked for, the nearest that its rows fit; --log-level info tells which\n",
+                   counted(static_cast<int64_t>(summary.n_fallbacks), "tensor"));
   }
   return text;
 }
@@ -72,7 +74,10 @@ Status quantize(const Settings& settings) {
   const Result<gguf::QuantizeSummary> summary = gguf::quantize(*model, out, *type, options, pool);
   if (terminal) write_stderr("\r\x1b[K");
   if (!summary.ok()) return summary.error();
-  return write_stdout(summary_text(out, *summary));
+  const std::string text = summary_text(out, *summary);
+  if (!is_standard_output(out)) return write_stdout(text);
+  write_stderr(text);
+  return {};
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "cli/answer_settings.h"
 #include "cli/chat/answer_writer.h"
 #include "cli/chat/chat.h"
-#include "cli/chat/loading_line.h"
 #include "cli/chat/turn_report.h"
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
@@ -69,19 +68,13 @@ Result<ChatPrompt> raw_prompt(const text::Tokenizer& tokenizer, const std::strin
   return prompt;
 }
 
-Result<ChatPrompt> message_prompt(const gguf::Model& model, const text::Tokenizer& tokenizer, const std::string& text,
-                                  std::optional<bool> thinking) {
+Result<ChatPrompt> message_prompt(const Settings& settings, const gguf::Model& model, const text::Tokenizer& tokenizer,
+                                  const std::string& text) {
   if (text.empty()) return Error{ErrorCode::kBadInput, "the prompt is empty; give a message with -p"};
-  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(model, tokenizer));
+  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(settings, model, tokenizer));
   Transcript transcript;
   transcript.add_user(text);
-  return prompts.make(transcript, thinking);
-}
-
-Result<std::unique_ptr<engine::Engine>> open_engine(const gguf::Model& model, const std::string& path,
-                                                    const engine::EngineConfig& config, Stats& stats) {
-  const LoadingLine line(path_text(path));
-  return engine::Engine::open(model, config, stats);
+  return prompts.make(transcript, thinking_of(settings));
 }
 
 // Says why an answer is not as long as it was to be; kCancelled when the user stopped it.
@@ -118,14 +111,14 @@ Status answer_once(const Settings& settings, const engine::EngineConfig& config)
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const std::string text, read_prompt(settings));
   const bool chat = settings.on(Key::kChat);
-  ASSIGN_OR_RETURN(ChatPrompt prompt, chat ? message_prompt(*model, *tokenizer, text, thinking_of(settings))
+  ASSIGN_OR_RETURN(ChatPrompt prompt, chat ? message_prompt(settings, *model, *tokenizer, text)
                                            : raw_prompt(*tokenizer, text));
   const uint32_t seed = seed_of(settings);
   const std::optional<int64_t> auto_predict = chat ? std::nullopt : std::optional(kAutoPredict);
   ASSIGN_OR_RETURN(const engine::RequestParams params,
                    request_params(settings, *model, *tokenizer, seed, auto_predict));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, path, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
   ASSIGN_OR_RETURN(const engine::RequestResult result,
                    write_answer(*engine, *tokenizer, std::move(prompt), params, chat ? "" : text));
   if (settings.on(Key::kStats)) report_stats(stats, result, seed);
@@ -137,9 +130,9 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
   ASSIGN_OR_RETURN(const std::string path, model_path(settings));
   ASSIGN_OR_RETURN(const auto model, open_model(path));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
-  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(*model, *tokenizer));
+  ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(settings, *model, *tokenizer));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, path, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
   const ChatParts parts{
       .model = *model, .tokenizer = *tokenizer, .prompts = prompts, .engine = *engine, .stats = stats};
   ASSIGN_OR_RETURN(const auto chat, Chat::create(parts, settings));

@@ -4,7 +4,7 @@
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
 #include "cli/streams.h"
-#include "text/builtin_templates/builtin.h"
+#include "cli/template_choice.h"
 #include "text/chat_template.h"
 
 namespace strata::cli {
@@ -26,15 +26,6 @@ Result<Json> read_json(Key key, const Settings& settings) {
   }
 }
 
-// The text of --chat-template: the name of a built-in template as it is, else what stands in the file.
-Result<std::optional<std::string>> read_override(const Settings& settings) {
-  const std::string& given = settings.text(Key::kChatTemplate);
-  if (given.empty()) return std::optional<std::string>();
-  if (text::find_builtin(given) != nullptr) return std::optional(given);
-  ASSIGN_OR_RETURN(std::string source, read_text(given, kMaxTextBytes));
-  return std::optional(std::move(source));
-}
-
 Status print_prompt(const Settings& settings) {
   if (settings.text(Key::kMessages).empty()) {
     return Error{ErrorCode::kBadInput, format("--{} is needed: a JSON file of messages, or - for standard input",
@@ -43,8 +34,7 @@ Status print_prompt(const Settings& settings) {
   ASSIGN_OR_RETURN(const std::string path, model_path(settings));
   ASSIGN_OR_RETURN(const auto model, open_model(path));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
-  ASSIGN_OR_RETURN(const auto override_text, read_override(settings));
-  ASSIGN_OR_RETURN(const auto chat, text::ChatTemplate::load(*model, *tokenizer, override_text));
+  ASSIGN_OR_RETURN(const auto chat, load_template(settings, *model, *tokenizer));
   ASSIGN_OR_RETURN(const Json messages, read_json(Key::kMessages, settings));
   Json tools = nullptr;
   if (!settings.text(Key::kTools).empty()) {

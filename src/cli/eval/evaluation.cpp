@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/format.h"
 #include "cli/ids.h"
 #include "cli/streams.h"
@@ -17,11 +18,9 @@ void log_softmax(std::span<const float> logits, std::span<float> out) {
   for (size_t i = 0; i < logits.size(); i++) out[i] = static_cast<float>(logits[i] - log_sum);
 }
 
-Result<std::vector<int32_t>> read_ids(const std::string& path, int64_t n_vocab) {
-  ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxIdsBytes));
-  const std::string origin = path == "-" ? "standard input" : path_text(path);
-  ASSIGN_OR_RETURN(std::vector<int32_t> ids, parse_ids(text, n_vocab, origin));
-  if (ids.empty()) return Error{ErrorCode::kBadInput, format("{}: there are no token ids in it", origin)};
+Result<std::vector<int32_t>> read_some_ids(const std::string& path, int64_t n_vocab) {
+  ASSIGN_OR_RETURN(std::vector<int32_t> ids, read_ids(path, n_vocab));
+  if (ids.empty()) return Error{ErrorCode::kBadInput, format("{}: there are no token ids in it", input_text(path))};
   return ids;
 }
 
@@ -29,11 +28,11 @@ Status fit_context(engine::EngineConfig& config, size_t n, const char* what) {
   const auto wanted = static_cast<int64_t>(n);
   if (config.context > 0 && wanted > config.context) {
     return Error{ErrorCode::kBadInput,
-                 format("there are {} {}, but --ctx allows {} tokens", wanted, what, config.context)};
+                 format("the input is {}, but --ctx allows {}", counted(wanted, what), counted(config.context, "token"))};
   }
   if (wanted > model::kMaxContext) {
     return Error{ErrorCode::kBadInput,
-                 format("there are {} {}, but a context holds {} at most", wanted, what, model::kMaxContext)};
+                 format("the input is {}, but a context holds {} at most", counted(wanted, what), model::kMaxContext)};
   }
   if (config.context == 0) config.context = wanted;
   return {};

@@ -24,9 +24,9 @@ Status eval_kl(const Settings& settings);
 void log_softmax(std::span<const float> logits, std::span<float> out);
 
 // The ids of --ids-file; kBadInput when there are none.
-Result<std::vector<int32_t>> read_ids(const std::string& path, int64_t n_vocab);
+Result<std::vector<int32_t>> read_some_ids(const std::string& path, int64_t n_vocab);
 
-// Sets the context that `n` tokens need, where the settings leave it open; fewer would not do. `what` for messages.
+// Sets the context that `n` tokens need, where the settings leave it open; fewer would not do. `what` they are, one of them, for messages.
 Status fit_context(engine::EngineConfig& config, size_t n, const char* what);
 
 // Runs ids through a sequence of its own and hands out the log-probabilities [n_vocab] after each, from `first` on.

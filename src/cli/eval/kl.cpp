@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/file.h"
+#include "base/counted.h"
 #include "base/format.h"
 #include "cli/eval/evaluation.h"
 #include "cli/model_choice.h"
@@ -49,8 +50,9 @@ class ReferenceRows {
     const uint64_t wanted = uint64_t{n_rows} * static_cast<uint64_t>(n_vocab) * sizeof(float);
     if (file->size() != wanted) {
       return Error{ErrorCode::kBadInput,
-                   format("{} has {} bytes, but {} ids and a vocabulary of {} make {}; it belongs to other ids or "
-                          "another model", path_text(path), file->size(), n_rows, n_vocab, wanted)};
+                   format("{} has {} bytes, but {} and a vocabulary of {} make {}; it belongs to other ids or another "
+                          "model", path_text(path), file->size(), counted(static_cast<int64_t>(n_rows), "id"), n_vocab,
+                          wanted)};
     }
     return ReferenceRows(std::move(file), n_vocab);
   }
@@ -79,11 +81,11 @@ Status eval_kl(const Settings& settings) {
   const std::string& path = settings.text(Key::kReference);
   ASSIGN_OR_RETURN(const auto model, open_model(settings.text(Key::kModel)));
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(*model));
-  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, read_ids(settings.text(Key::kIdsFile), hp.n_vocab));
-  RETURN_IF_ERROR(fit_context(config, ids.size(), "ids"));
+  ASSIGN_OR_RETURN(const std::vector<int32_t> ids, read_some_ids(settings.text(Key::kIdsFile), hp.n_vocab));
+  RETURN_IF_ERROR(fit_context(config, ids.size(), "id"));
   ASSIGN_OR_RETURN(ReferenceRows reference, ReferenceRows::open(path, ids.size(), hp.n_vocab));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
   Divergence divergence;
   RETURN_IF_ERROR(for_each_row(*engine, ids, 0, [&](std::span<const float> row) -> Status {
     ASSIGN_OR_RETURN(const std::span<const float> wanted, reference.next());
@@ -93,9 +95,9 @@ Status eval_kl(const Settings& settings) {
   }));
   if (settings.on(Key::kStats)) write_stderr(stats.to_text());
   const double n = static_cast<double>(divergence.n);
-  return write_stdout(format("mean KL: {:.6g} nats\nmax KL: {:.6g} nats\nsame top token: {:.2f} % ({} tokens)\n",
+  return write_stdout(format("mean KL: {:.6g} nats\nmax KL: {:.6g} nats\nsame top token: {:.2f} % ({})\n",
                              divergence.sum / n, divergence.max, 100 * static_cast<double>(divergence.same_best) / n,
-                             divergence.n));
+                             counted(divergence.n, "token")));
 }
 
 }  // namespace strata::cli

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/format.h"
 #include "cli/eval/evaluation.h"
 #include "cli/model_choice.h"
@@ -63,8 +64,9 @@ Result<Windows> cut(const Settings& settings, const text::Tokenizer& tokenizer, 
   ASSIGN_OR_RETURN(windows.ids, tokenizer.encode(text, {}));
   if (windows.n() == 0) {
     return Error{ErrorCode::kBadInput,
-                 format("{} has {} tokens, but a window takes {}; give a longer text or a smaller --ctx",
-                        path == "-" ? "standard input" : path_text(path), windows.ids.size(), windows.step())};
+                 format("{} has {}, but a window takes {}; give a longer text or a smaller --ctx",
+                        input_text(path), counted(static_cast<int64_t>(windows.ids.size()), "token"),
+                        windows.step())};
   }
   return windows;
 }
@@ -88,7 +90,7 @@ Status eval_perplexity(const Settings& settings) {
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const Windows windows, cut(settings, *tokenizer, config.context));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
   const int64_t start_ns = real_clock().now_ns();
   Surprise surprise;
   for (size_t i = 0; i < windows.n(); i++) RETURN_IF_ERROR(score(*engine, windows.at(i), surprise));
@@ -96,8 +98,8 @@ Status eval_perplexity(const Settings& settings) {
     const auto n_tokens = static_cast<int64_t>(windows.n() * windows.length);
     write_stderr(stats.to_text() + speed_text("prompt", n_tokens, real_clock().now_ns() - start_ns));
   }
-  return write_stdout(format("perplexity: {:.4f} +- {:.4f} ({} tokens)\n", surprise.perplexity(), surprise.error(),
-                             surprise.n));
+  return write_stdout(format("perplexity: {:.4f} +- {:.4f} ({})\n", surprise.perplexity(), surprise.error(),
+                             counted(surprise.n, "token")));
 }
 
 }  // namespace strata::cli

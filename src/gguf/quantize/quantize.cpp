@@ -1,10 +1,10 @@
 #include "gguf/quantize/quantize.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "gguf/encoding.h"
 #include "gguf/quantize/convert.h"
 #include "gguf/quantize/mix.h"
@@ -24,17 +24,10 @@ Error bad_output(const std::string& out, const std::string& why) {
 }
 
 Status check_output(const Model& model, const std::string& out) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
   if (parse_split_name(file_name_of(out))) return bad_output(out, "this is the name of a part of a split model");
-  const fs::file_status status = fs::status(out, failed);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return bad_output(out, "this exists and is not a file");
   for (const Shard& shard : model.shards()) {
-    for (const std::string& path : {out, out + ".tmp"}) {
-      if (fs::equivalent(path, shard.path, failed)) {
-        return bad_output(out, format("it would replace {}, which is read; give another name", path_text(shard.path)));
-      }
-    }
+    if (!would_replace(out, shard.path)) continue;
+    return bad_output(out, format("it would replace {}, which is read; give another name", path_text(shard.path)));
   }
   return {};
 }

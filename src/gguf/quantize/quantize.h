@@ -37,9 +37,9 @@ struct QuantizeSummary {
   uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
 };
 
-// Writes one file, `out`, from all files of `model`. Until it is complete only `out`.tmp exists, and nothing after a
-// failure. kBadInput: `out` is or would replace a file of the model, is no file, has a name of a split set; a tensor to
-// convert is quantised already or holds a value that is not finite. kIo from reading and writing; kCancelled.
+// Writes one file, `out`, from all files of `model`, as base/output_file.h says: nothing is left of it after a failure.
+// kBadInput: `out` is or would replace a file of the model, is a folder, has a name of a split set; a tensor to convert
+// is quantised already or holds a value that is not finite. kIo from reading and writing; kCancelled.
 Result<QuantizeSummary> quantize(const Model& model, const std::string& out, const FileType& file,
                                  const QuantizeOptions& options, ThreadPool& pool);
 
