@@ -9,6 +9,7 @@
 namespace strata::text {
 namespace {
 
+// F01
 TEST(StreamDecoder, HoldsACharacterUntilItIsComplete) {
   StreamDecoder decoder(InvalidBytes::kReplace);
   EXPECT_EQ(decoder.push("\xF0"), "");
@@ -20,6 +21,7 @@ TEST(StreamDecoder, HoldsACharacterUntilItIsComplete) {
   EXPECT_EQ(decoder.flush(), "");
 }
 
+// F02
 TEST(StreamDecoder, ImpossibleBytesDoNotWait) {
   StreamDecoder replace(InvalidBytes::kReplace), keep(InvalidBytes::kKeep);
   EXPECT_EQ(replace.push("\xFF"), "\uFFFD");

@@ -167,6 +167,7 @@ class SpmSpaces : public ::testing::Test {
   int32_t a_, b_, space_, space_a_, space_b_, special_, tool_;
 };
 
+// T02
 TEST_F(SpmSpaces, OneIsPutBeforeTextThatOpens) {
   const auto tokenizer = model_.must_load();
   ASSERT_NE(tokenizer, nullptr);

@@ -33,6 +33,7 @@ std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view text, b
   return ids.ok() ? *ids : std::vector<int32_t>{};
 }
 
+// T01: among the texts are accents, composed and decomposed.
 TEST(TokenizerGolden, IdsAreThoseOfTheReference) {
   const auto tokenizer = load(test::golden_path("models/moe-a-q8_0.gguf"));
   ASSERT_NE(tokenizer, nullptr);
@@ -73,7 +74,7 @@ TEST(TokenizerGolden, DemoTextGivesTheReferenceIds) {
   EXPECT_EQ(tokenizer->decode(ids), reference["text"].get<std::string>());
 }
 
-// The vocabulary has no composed accents, so both forms fall to bytes; what matters is that they are not confused.
+// T01. The vocabulary has no composed accents, so both forms fall to bytes; what matters is that they are not confused.
 TEST(TokenizerGolden, ComposedAndDecomposedTextStaysWhatItIs) {
   const auto tokenizer = load(test::golden_path("models/moe-a-q8_0.gguf"));
   ASSERT_NE(tokenizer, nullptr);

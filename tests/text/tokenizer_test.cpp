@@ -29,6 +29,7 @@ std::unique_ptr<Tokenizer> load_golden() {
   return tokenizer.ok() ? std::move(tokenizer).value() : nullptr;
 }
 
+// T02
 TEST(Tokenizer, SpecialTokensDoNotChangeTheTextAroundThem) {
   TokenizerModel model;
   const int32_t special = model.add("<special>", TokenType::kControl);
@@ -54,7 +55,7 @@ TEST(Tokenizer, SpecialTokensDoNotChangeTheTextAroundThem) {
   EXPECT_EQ(tokenizer->decode(Ids{special, space_b}), " B");
 }
 
-// Text of users never becomes a control token, but user-defined tokens are found in it.
+// T05: text of users never becomes a control token, but user-defined tokens are found in it.
 TEST(Tokenizer, OnlyUserDefinedTokensAreFoundWithoutParseSpecial) {
   TokenizerModel model;
   const int32_t control = model.add("<|im_end|>", TokenType::kControl);
@@ -103,7 +104,7 @@ TEST(Tokenizer, BosIsPutInFrontWhenAsked) {
   EXPECT_EQ(*without->encode("x", {.add_bos = true}), (Ids{'x'}));
 }
 
-// A missing, default or unknown name: split by the default rules and said so; the known names are silent.
+// T04. A missing, default or unknown name: split by the default rules and said so; the known names are silent.
 TEST(Tokenizer, UnknownPretokenizersAreSaid) {
   const auto words = [](const std::string& pre, size_t warnings, const std::string& said) {
     TokenizerModel model;
@@ -147,6 +148,7 @@ TEST(Tokenizer, WholeWordsBeforeMerges) {
   }
 }
 
+// T07
 TEST(Tokenizer, AnyIdIsSafe) {
   const auto tokenizer = TokenizerModel().must_load();
   ASSERT_NE(tokenizer, nullptr);
@@ -221,6 +223,7 @@ std::string random_text(Random& random, bool invalid) {
   return text;
 }
 
+// T08
 TEST(Tokenizer, DecodingGivesTheTextBack) {
   const auto tokenizer = load_golden();
   ASSERT_NE(tokenizer, nullptr);
@@ -274,7 +277,7 @@ TEST(Tokenizer, ThreadsGetTheSameIds) {
   }
 }
 
-// See expect_linear_work.
+// T08: time. See expect_linear_work.
 TEST(Tokenizer, LongRunsCostLinearWork) {
   TokenizerModel model;
   for (std::string a = "a"; a.size() < 4096; a += a) model.merge(a, a);
