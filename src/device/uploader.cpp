@@ -12,4 +12,10 @@ Result<std::unique_ptr<Uploader>> Uploader::create(Device& device, Stream& strea
   return uploader;
 }
 
+Uploader::~Uploader() {
+  for (const Stage& stage : stages_) {
+    if (stage.in_use) stage.copied->synchronize();
+  }
+}
+
 }  // namespace strata::device

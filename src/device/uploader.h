@@ -9,13 +9,15 @@
 
 namespace strata::device {
 
-// Two pinned buffers in turn: one is written while the other is copied from. One thread; device and stream outlive it,
-// and the stream must have run or drained what was put before it dies.
+// Two pinned buffers in turn: one is written while the other is copied from. One thread; device, stream and
+// destinations outlive it.
 class Uploader {
  public:
   // kNoMemory when there is no room for two buffers of piece_bytes.
   static Result<std::unique_ptr<Uploader>> create(Device& device, Stream& stream, size_t piece_bytes,
                                                   const std::string& name);
+  // Waits for the copies.
+  ~Uploader();
   static uint64_t bytes_needed(size_t piece_bytes) { return 2 * uint64_t{piece_bytes}; }
 
   size_t piece_bytes() const { return piece_bytes_; }

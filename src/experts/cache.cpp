@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bytes.h"
 #include "base/format.h"
 
 namespace strata::experts {
@@ -19,10 +20,13 @@ int64_t most_experts(const ExpertLayout& layout) {
 size_t table_bytes(const ExpertLayout& layout) {
   return layout.layers().size() * static_cast<size_t>(most_experts(layout)) * sizeof(int32_t);
 }
-size_t offsets_bytes(const SlotPlan& plan) { return plan.slots().size() * sizeof(int64_t); }
-// One size serves blobs and the offsets of all slots.
-size_t piece_bytes(const SlotPlan& plan) {
-  return std::max<size_t>(plan.largest_slot_bytes(), offsets_bytes(plan));
+size_t offsets_bytes(int64_t n_slots) { return static_cast<size_t>(n_slots) * sizeof(int64_t); }
+
+CacheBytes beside_slots(const ExpertLayout& layout, int64_t n_slots, uint64_t largest_slot_bytes) {
+  // One pinned buffer serves blobs and the offsets of all slots.
+  const size_t piece = std::max<size_t>(largest_slot_bytes, offsets_bytes(n_slots));
+  return {.device = offsets_bytes(n_slots) + table_bytes(layout),
+          .host = table_bytes(layout) + device::Uploader::bytes_needed(piece)};
 }
 
 }  // namespace
@@ -38,8 +42,15 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const CacheSpec& spec, 
 
 CacheBytes ExpertCache::bytes_needed(const ExpertLayout& layout, const SlotPlan& plan) {
   if (plan.n_slots() == 0) return {};
-  return {.device = plan.bytes() + offsets_bytes(plan) + table_bytes(layout),
-          .host = table_bytes(layout) + device::Uploader::bytes_needed(piece_bytes(plan))};
+  CacheBytes bytes = beside_slots(layout, plan.n_slots(), plan.largest_slot_bytes());
+  bytes.device += plan.bytes();
+  return bytes;
+}
+
+CacheBytes ExpertCache::overhead(const ExpertLayout& layout) {
+  int64_t n_experts = 0;
+  for (const LayerLayout& layer : layout.layers()) n_experts += layer.n_experts;
+  return beside_slots(layout, n_experts, align_up(layout.largest_blob_bytes(), kSlotAlignment));
 }
 
 Status ExpertCache::allocate() {
@@ -47,17 +58,17 @@ Status ExpertCache::allocate() {
   n_experts_ = most_experts(spec_.layout);
   table_.assign(table / sizeof(int32_t), -1);
   ASSIGN_OR_RETURN(memory_, spec_.device.allocate(plan_.bytes(), "the expert cache"));
-  ASSIGN_OR_RETURN(offsets_, spec_.device.allocate(offsets_bytes(plan_), "expert slots"));
+  ASSIGN_OR_RETURN(offsets_, spec_.device.allocate(offsets_bytes(plan_.n_slots()), "expert slots"));
   ASSIGN_OR_RETURN(device_table_, spec_.device.allocate(table, "the table of cached experts"));
   ASSIGN_OR_RETURN(staged_table_,
                    spec_.device.allocate_host(table, MemoryKind::kPinned, "the table of cached experts"));
-  ASSIGN_OR_RETURN(uploader_,
-                   device::Uploader::create(spec_.device, spec_.stream, piece_bytes(plan_), "experts on their way"));
+  const size_t piece = std::max<size_t>(plan_.largest_slot_bytes(), offsets_bytes(plan_.n_slots()));
+  ASSIGN_OR_RETURN(uploader_, device::Uploader::create(spec_.device, spec_.stream, piece, "experts on their way"));
   return {};
 }
 
 Status ExpertCache::upload_offsets() {
-  return uploader_->put(*offsets_, 0, offsets_bytes(plan_), [&](std::span<std::byte> to) -> Status {
+  return uploader_->put(*offsets_, 0, offsets_bytes(plan_.n_slots()), [&](std::span<std::byte> to) -> Status {
     for (size_t i = 0; i < plan_.slots().size(); i++) {
       const auto offset = static_cast<int64_t>(plan_.slots()[i].offset);
       std::memcpy(to.data() + i * sizeof offset, &offset, sizeof offset);

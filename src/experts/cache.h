@@ -48,6 +48,8 @@ class ExpertCache {
   static Result<std::unique_ptr<ExpertCache>> create(const CacheSpec& spec, SlotPlan plan);
   // What create() allocates.
   static CacheBytes bytes_needed(const ExpertLayout& layout, const SlotPlan& plan);
+  // What it allocates at most beside its slots, whatever the plan.
+  static CacheBytes overhead(const ExpertLayout& layout);
 
   // Puts every expert of the plan into its slot. On failure none is resident.
   Status fill();

@@ -1,4 +1,5 @@
 // Routed experts in slots, and their results beside those that came from elsewhere.
+#include <algorithm>
 #include <cmath>
 
 #include "device/op_case.h"
@@ -136,7 +137,7 @@ void expert_ffn(Device& device, OpCases& cases, const ExpertForm& form) {
   const auto ids = c.grid<int32_t>(kBucket, kUsed);
   const auto slot_of = c.grid<int32_t>(1, kExperts);
   const auto live = c.count_grid();
-  const auto inputs = c.grid<float>(kBucket * kUsed, form.dim);
+  const auto inputs = c.grid<float>(kBucket * kUsed, std::max(form.dim, form.ffn));
   const auto hidden = c.grid<float>(kBucket * kUsed, form.ffn);
   const auto groups = c.packed<int32_t>(1, device::expert_group_ints(kBucket * kUsed, kExperts));
   const auto y = c.grid<float>(kBucket * kUsed, form.dim);
@@ -167,7 +168,7 @@ void expert_ffn(Device& device, OpCases& cases, const ExpertForm& form) {
       }
     }
     for (int64_t p = 0; p < kBucket * kUsed; p++) {
-      want_scratch(wants, inputs->row(p), form.dim);
+      want_scratch(wants, inputs->row(p), inputs->cols());
       want_scratch(wants, hidden->row(p), form.ffn);
     }
     want_scratch(wants, groups->row(0), groups->cols());

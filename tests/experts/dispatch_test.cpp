@@ -227,7 +227,7 @@ TEST(Dispatch, RowBuffersThatDoNotFitAreAnError) {
   device::host::HostDevice device(host_options(1, 16 * kKiB));
   expect_error(experts::Dispatch::create({device, device.compute(), *mapped, model.layout,
                                           {.max_rows = 100, .n_used = 2, .n_experts = 4, .dim = 36, .ffn = 40}, stats}),
-               ErrorCode::kNoMemory, {"expert", "28.1 KiB"});
+               ErrorCode::kNoMemory, {"expert", "31.2 KiB"});
   EXPECT_EQ(device.used_bytes(), 0u);
 }
 
