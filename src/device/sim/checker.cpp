@@ -23,17 +23,21 @@ std::string place(SourceSite site) {
   return format(" at {}:{}", path.substr(path.rfind('/') + 1), site.line);
 }
 
-std::string line_of(const Access& access, bool write) {
+std::string who(const Access& access) {
   const AccessSite& s = *access.site;
+  return format("{}: {}{}", *s.strand, s.what, place(s.site));
+}
+
+std::string line_of(const Access& access, bool write) {
   const std::string step = is_open(access) ? "under way" : format("step {}", access.step);
-  return format("  {} by {}: {}{}, {}\n", write ? "write" : "read ", *s.strand, s.what, place(s.site), step);
+  return format("  {} by {}, {}\n", write ? "write" : "read ", who(access), step);
 }
 
 // When an access starts, as far as the program has a say in it.
 std::string start_of(const AccessSite& s) {
   switch (s.kind) {
     case StrandKind::kHost:
-      return format("before the {} of {}", s.what, *s.strand);
+      return format("before the {}", s.what);
     case StrandKind::kRead:
       return "before the read is submitted";
     default:
@@ -57,7 +61,7 @@ std::string missing_edge(const AccessSite& first, const AccessSite& second) {
       break;
   }
   if (second.kind == StrandKind::kHost) return "a lock that both threads take, or the start or join of one of them";
-  return format("end the {} of {} {}", first.what, *first.strand, start_of(second));
+  return format("finish the {} {}", first.what, start_of(second));
 }
 
 }  // namespace
@@ -71,19 +75,24 @@ const AccessSite* Checker::site_of(const Strand& strand, std::string_view what, 
   return kept;
 }
 
-std::string Checker::report(const Strand& strand, const Range& range, const Access& access, const Conflict& conflict) {
+Checker::Report Checker::report(const Strand& strand, const Range& range, const Access& access,
+                                const Conflict& conflict) {
   const AccessSite& first = *conflict.earlier.site;
   const AccessSite& second = *access.site;
   const Memory& memory = *range.memory;
-  std::string text = format("race on '{}' ({}, {}), bytes [{}, {})\n", memory.name(), kind_name(memory.kind()),
-                            format_bytes(memory.bytes()), conflict.begin, conflict.end);
-  text += line_of(conflict.earlier, conflict.earlier_writes);
-  text += line_of(access, range.write);
-  text += format("  clocks:  {} has seen {} up to step {}\n", *second.strand, *first.strand,
-                 strand.now.of(conflict.earlier.slot));
-  return text +
-         format("  missing: to order the first before the second, {};\n           or the second before the first, {}",
-                missing_edge(first, second), missing_edge(second, first));
+  Report report;
+  report.line = format("race on '{}', bytes [{}, {}): nothing orders the {} by {} and the {} by {}", memory.name(),
+                       conflict.begin, conflict.end, conflict.earlier_writes ? "write" : "read", who(conflict.earlier),
+                       range.write ? "write" : "read", who(access));
+  report.text = format("race on '{}' ({}, {}), bytes [{}, {})\n", memory.name(), kind_name(memory.kind()),
+                       format_bytes(memory.bytes()), conflict.begin, conflict.end);
+  report.text += line_of(conflict.earlier, conflict.earlier_writes);
+  report.text += line_of(access, range.write);
+  report.text += format("  clocks:  {} has seen {} up to step {}\n", *second.strand, *first.strand,
+                        strand.now.of(conflict.earlier.slot));
+  report.text += format("  missing: in this order, {};\n           or the other way round, {}",
+                        missing_edge(first, second), missing_edge(second, first));
+  return report;
 }
 
 std::optional<std::string> Checker::note(Strand& strand, IntervalMap& accesses, const Range& range,
@@ -102,10 +111,11 @@ std::optional<std::string> Checker::note(Strand& strand, IntervalMap& accesses, 
   }
   if (!found) return std::nullopt;
   n_races_++;
-  std::string text = report(strand, range, access, conflict);
+  Report made = report(strand, range, access, conflict);
+  std::string line = made.line;
   if (reported_.emplace(conflict.earlier.site, access.site).second && reports_.size() < kReportsMax)
-    reports_.push_back(text);
-  return text;
+    reports_.push_back(std::move(made));
+  return line;
 }
 
 std::optional<std::string> Checker::note(Strand& strand, IntervalMap& accesses, const Range& range,

@@ -29,7 +29,13 @@ struct AccessSite {
 // Calls hold the mutex of the Order.
 class Checker {
  public:
-  // Notes that `strand` accesses the range now. What it says is a race, as one that was reported before or not.
+  struct Report {
+    std::string line;  // which memory, who and who
+    std::string text;  // several lines: with clocks and what is missing
+  };
+
+  // Notes that `strand` accesses the range now. If that is a race, returns the line of its report, whether or not the
+  // same was reported before.
   // `accesses` belong to the memory of the range.
   std::optional<std::string> note(Strand& strand, IntervalMap& accesses, const Range& range, std::string_view what,
                                   SourceSite site);
@@ -39,7 +45,7 @@ class Checker {
   void close(uint64_t number);
 
   // The reports so far, each pair of places once; at most kReportsMax of them.
-  const std::vector<std::string>& reports() const { return reports_; }
+  const std::vector<Report>& reports() const { return reports_; }
   // Accesses that raced, however often.
   uint64_t n_races() const { return n_races_; }
   static constexpr size_t kReportsMax = 100;
@@ -53,14 +59,14 @@ class Checker {
 
   const AccessSite* site_of(const Strand& strand, std::string_view what, SourceSite site);
   std::optional<std::string> note(Strand& strand, IntervalMap& accesses, const Range& range, const Access& access);
-  std::string report(const Strand& strand, const Range& range, const Access& access, const Conflict& conflict);
+  Report report(const Strand& strand, const Range& range, const Access& access, const Conflict& conflict);
 
   using SiteKey = std::tuple<const std::string*, const char*, int, std::string_view>;  // the view lies in the site
   std::map<SiteKey, std::unique_ptr<AccessSite>> sites_;
   std::unordered_map<uint64_t, Open> open_;
   uint64_t next_open_ = kOpenAccess;
   std::set<std::pair<const AccessSite*, const AccessSite*>> reported_;
-  std::vector<std::string> reports_;
+  std::vector<Report> reports_;
   uint64_t n_races_ = 0;
 };
 

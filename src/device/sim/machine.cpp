@@ -24,16 +24,19 @@ int64_t SimMachine::now_ns() {
 
 std::vector<std::string> SimMachine::races() {
   const std::lock_guard<std::mutex> lock(core_->order.mutex());
-  return core_->checker ? core_->checker->reports() : std::vector<std::string>{};
+  std::vector<std::string> texts;
+  if (!core_->checker) return texts;
+  for (const Checker::Report& report : core_->checker->reports()) texts.push_back(report.text);
+  return texts;
 }
 uint64_t SimMachine::n_races() {
   const std::lock_guard<std::mutex> lock(core_->order.mutex());
   return core_->checker ? core_->checker->n_races() : 0;
 }
 Status SimMachine::health() {
-  const std::vector<std::string> reports = races();
-  if (reports.empty()) return {};
-  return Error{ErrorCode::kInternal, reports.front()};
+  const std::lock_guard<std::mutex> lock(core_->order.mutex());
+  if (!core_->checker || core_->checker->reports().empty()) return {};
+  return Error{ErrorCode::kInternal, core_->checker->reports().front().line};
 }
 
 Status SimMachine::run_next(const std::string& lane, const std::string& job) {

@@ -45,12 +45,13 @@ class SimMachine {
   Faults& faults();
 
   // What the checker of access orders has found so far (docs/HACKING.md tells how to read a report), each pair of
-  // places once. An operation, copy or task that races does not run: its stream fails with the report.
+  // places once. An operation, copy or task that races does not run: its stream fails with a line that names both
+  // accesses.
   std::vector<std::string> races();
   // Accesses that raced, those included that were reported before.
   uint64_t n_races();
-  // An error with the first report, if there is one: for whoever must not go on after a race that no stream has shown
-  // (one between threads of the host, or in the freeing of a buffer).
+  // An error with the line of the first race, if there is one: for whoever must not go on after a race that no stream
+  // has shown (one between threads of the host, or in the freeing of a buffer).
   Status health();
 
   // By hand (SimOptions::manual): runs the next job of a lane. Lanes are named "sim:0/STREAM" for the operations of a

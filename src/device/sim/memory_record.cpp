@@ -40,7 +40,8 @@ uint64_t MemoryRecord::begin_access(size_t offset, size_t bytes, bool write, Sou
   uint64_t access;
   {
     const std::lock_guard<std::mutex> lock(core_.order.mutex());
-    access = core_.checker->open(core_.order.current(), accesses, range(offset, bytes, write), "host code", site, race);
+    access =
+        core_.checker->open(core_.order.current(), accesses, range(offset, bytes, write), "host access", site, race);
   }
   if (race) core_.schedule.wait_untouched(*this);
   return access;

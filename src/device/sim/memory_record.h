@@ -24,7 +24,7 @@ class MemoryRecord final : public AccessObserver {
 
   const Memory& memory() const { return memory_; }
   // The memory is about to die: waits for the work that uses it, as freeing does on real devices. That wait orders
-  // nothing: a program that relies on it races.
+  // nothing: a program that relies on it races. (A host task must not free what is used after it on its stream.)
   void before_free();
 
   uint64_t begin_access(size_t offset, size_t bytes, bool write, SourceSite site) override;

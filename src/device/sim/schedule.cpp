@@ -36,6 +36,7 @@ Lane::~Lane() {
 void Lane::push(Job job) {
   const std::lock_guard<std::mutex> lock(schedule_.mutex_);
   for (MemoryRecord* memory : job.uses) memory->n_queued++;
+  if (job.indirect) schedule_.n_indirect_++;
   jobs_.push_back(std::move(job));
   if (!schedule_.manual_ && !thread_.joinable()) thread_ = std::thread([this] { work(); });
   arrived_.notify_one();
@@ -76,6 +77,7 @@ void Lane::run_front(std::unique_lock<std::mutex>& lock) {
     memory->n_queued--;
     if (!job.can_block) memory->n_at_work--;
   }
+  if (job.indirect) schedule_.n_indirect_--;
   if (!job.uses.empty()) schedule_.memory_changed_.notify_all();
 }
 
@@ -107,14 +109,18 @@ void Schedule::wait(Completion& completion) {
   completion.changed.wait(lock, [&] { return completion.done; });
 }
 
+bool Schedule::unused(const MemoryRecord& memory) const {
+  return memory.n_queued == 0 && (memory.memory().kind() != MemoryKind::kDevice || n_indirect_ == 0);
+}
+
 void Schedule::wait_unused(const MemoryRecord& memory) {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (manual_ && memory.n_queued > 0) {
+  while (manual_ && !unused(memory)) {
     const auto busy = std::find_if(lanes_.begin(), lanes_.end(), [](const Lane* l) { return !l->jobs_.empty(); });
     ASSERT(busy != lanes_.end());  // else a job frees what it works on itself
     drive(**busy, lock);
   }
-  memory_changed_.wait(lock, [&] { return memory.n_queued == 0; });
+  memory_changed_.wait(lock, [&] { return unused(memory); });
 }
 
 void Schedule::wait_untouched(const MemoryRecord& memory) {

@@ -36,6 +36,7 @@ struct Job {
   std::shared_ptr<Completion> waits_for;  // has to be done first, unless the lane drains; null for most
   std::function<void()> run;
   std::vector<MemoryRecord*> uses;  // stay alive until it has run
+  bool indirect = false;            // may use any memory of a device, through tables
   bool can_block = false;           // a host task: its end may depend on other threads
 };
 
@@ -80,7 +81,7 @@ class Schedule {
   void complete(Completion& completion, Stamp stamp);
   // Returns once it is done: blocks, or runs by hand the jobs it takes.
   void wait(Completion& completion);
-  // Returns once no queued job uses the memory.
+  // Returns once no queued job uses the memory, or might.
   void wait_unused(const MemoryRecord& memory);
   // Returns once no operation or copy is at work on the memory.
   void wait_untouched(const MemoryRecord& memory);
@@ -94,11 +95,13 @@ class Schedule {
  private:
   friend class Lane;
   void drive(Lane& lane, std::unique_lock<std::mutex>& lock);
+  bool unused(const MemoryRecord& memory) const;
 
   const bool manual_;
   const uint64_t seed_;
   std::mutex mutex_;
   std::condition_variable memory_changed_;
+  int n_indirect_ = 0;  // indirect jobs that have not run
   std::vector<Lane*> lanes_;
   uint64_t n_lanes_made_ = 0;
 };

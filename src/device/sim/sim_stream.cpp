@@ -1,7 +1,9 @@
 #include "device/sim/sim_stream.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "base/format.h"
 #include "device/host/host_ops.h"
@@ -42,8 +44,20 @@ class FootprintSink final : public RangeSink {
   void add(const Range& r) override {
     ASSERT(within(*r.memory, r.offset, static_cast<size_t>(r.rows - 1) * r.stride_bytes + r.row_bytes));
     ranges.push_back(r);
+    bytes += bytes_of(r);
+  }
+  // Each range once: rows that use the same expert name its bytes again.
+  const std::vector<Range>& distinct() {
+    const auto key = [](const Range& r) {
+      return std::make_tuple(r.memory, r.offset, r.row_bytes, r.rows, r.stride_bytes, r.write);
+    };
+    std::sort(ranges.begin(), ranges.end(), [&](const Range& a, const Range& b) { return key(a) < key(b); });
+    const auto same = [&](const Range& a, const Range& b) { return key(a) == key(b); };
+    ranges.erase(std::unique(ranges.begin(), ranges.end(), same), ranges.end());
+    return ranges;
   }
   std::vector<Range> ranges;
+  uint64_t bytes = 0;
 };
 
 }  // namespace
@@ -132,8 +146,10 @@ std::optional<std::string> SimStream::note(Strand& strand, const Range& range, c
 // What races does not run, and what follows it on the stream drains: no byte is touched by two threads at once.
 void SimStream::abort_for(std::string race) { abort({ErrorCode::kInternal, std::move(race)}); }
 
-void SimStream::queue(const char* what, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run) {
+void SimStream::queue(const char* what, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run,
+                      bool indirect) {
   Job job;
+  job.indirect = indirect;
   job.name = what;
   job.uses = std::move(uses);
   job.run = [run = std::move(run), stamp = stamp_of_caller(core_)] { run(stamp); };
@@ -160,7 +176,9 @@ void SimStream::queue_wait(const char* what, std::shared_ptr<Completion> complet
 void SimStream::submit(const Launch& launch) {
   std::vector<MemoryRecord*> uses;
   for (int i = 0; i < launch.n_ranges; i++) add_use(core_, uses, *launch.ranges[i].memory);
-  queue(launch.name, std::move(uses), [this, launch](const Stamp& queued) { run_launch(launch, queued); });
+  const bool indirect = host::op_row(launch.op).footprint != nullptr;
+  queue(
+      launch.name, std::move(uses), [this, launch](const Stamp& queued) { run_launch(launch, queued); }, indirect);
 }
 
 void SimStream::run_launch(const Launch& launch, const Stamp& queued) {
@@ -176,10 +194,10 @@ void SimStream::run_launch(const Launch& launch, const Stamp& queued) {
 std::optional<std::string> SimStream::begin_launch(const Launch& launch, const Stamp& queued) {
   const std::lock_guard<std::mutex> lock(core_.order.mutex());
   strand_->now.join(queued);
-  uint64_t bytes = 0;
+  Touched touched;
   std::optional<std::string> race;
   const auto touch = [&](const Range& range) {
-    bytes += bytes_of(range);
+    touched.bytes += bytes_of(range);
     if (auto found = note(*strand_, range, launch.name, launch.site); found && !race) race = std::move(found);
   };
   for (int i = 0; i < launch.n_ranges; i++) touch(launch.ranges[i]);
@@ -187,10 +205,11 @@ std::optional<std::string> SimStream::begin_launch(const Launch& launch, const S
   if (const host::OpRow& row = host::op_row(launch.op); row.footprint != nullptr) {
     FootprintSink footprint;
     row.footprint(launch.args, footprint);
-    for (const Range& range : footprint.ranges) touch(range);
+    touched.indirect_bytes = footprint.bytes;
+    for (const Range& range : footprint.distinct()) touch(range);
   }
   if (race) return race;
-  const Cost cost = cost_of(launch, bytes);
+  const Cost cost = cost_of(launch, touched);
   const DeviceSpec& spec = core_.spec.devices[static_cast<size_t>(sim_device_.index())];
   const int64_t duration =
       std::max(duration_ns(cost.flops, spec.compute_flops_per_s), duration_ns(cost.bytes, spec.mem_bytes_per_s));
@@ -283,6 +302,7 @@ void SimStream::run_fill(const Range& range, SourceSite site, const Stamp& queue
 void SimStream::record(Event& event) {
   const auto round = std::make_shared<Completion>(operations_.get());
   // Waits that are queued from now on mean this round.
+  ASSERT(dynamic_cast<SimEvent*>(&event) != nullptr);  // else an event of another kind of device
   static_cast<SimEvent&>(event).set_latest(round);
   queue("record", {}, [this, round](const Stamp& queued) {
     const bool runs = !failed() && !fails_at(FaultPoint::kRecord, "event record");
@@ -297,6 +317,7 @@ void SimStream::record(Event& event) {
 }
 
 void SimStream::wait(const Event& event) {
+  ASSERT(dynamic_cast<const SimEvent*>(&event) != nullptr);
   std::shared_ptr<Completion> round = static_cast<const SimEvent&>(event).latest();
   if (round) queue_wait("wait event", std::move(round), [] {});
 }

@@ -61,7 +61,8 @@ class SimStream final : public Stream {
   bool failed() const { return operations_->draining(); }
   // Fails the stream if it is this point's turn.
   bool fails_at(FaultPoint point, const char* what);
-  void queue(const char* name, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run);
+  void queue(const char* name, std::vector<MemoryRecord*> uses, std::function<void(const Stamp&)> run,
+             bool indirect = false);
   void queue_wait(const char* name, std::shared_ptr<Completion> completion, std::function<void()> after);
 
   // Notes an access of `strand`; the race that it makes, if any. Holds the mutex of the order.

@@ -15,33 +15,39 @@ uint64_t product_flops(const Weight& w, uint64_t rows) {
 }
 
 template <class Op>
-Cost cost(const Op&, uint64_t bytes) {
-  return {.flops = 0, .bytes = bytes};
+Cost cost(const Op&, const Touched& touched) {
+  return {.flops = 0, .bytes = touched.bytes};
 }
-Cost cost(const MatMul& op, uint64_t bytes) {
-  return {.flops = product_flops(op.w, live_rows(op.live, op.x.rows)), .bytes = bytes};
+Cost cost(const MatMul& op, const Touched& touched) {
+  return {.flops = product_flops(op.w, live_rows(op.live, op.x.rows)), .bytes = touched.bytes};
 }
-Cost cost(const Router& op, uint64_t bytes) {
-  return {.flops = product_flops(op.w, live_rows(op.live, op.x.rows)), .bytes = bytes};
+Cost cost(const Router& op, const Touched& touched) {
+  return {.flops = product_flops(op.w, live_rows(op.live, op.x.rows)), .bytes = touched.bytes};
 }
 // Its view of the table is the whole vocabulary; it reads a row a token.
-Cost cost(const Embed& op, uint64_t) {
+Cost cost(const Embed& op, const Touched&) {
   const uint64_t row_bytes = op.table.row_bytes + static_cast<uint64_t>(op.y.cols) * sizeof(float);
   return {.flops = 0, .bytes = live_rows(op.live, op.y.rows) * row_bytes};
 }
 // A row's keys and values are each multiplied with every query head of their group.
-Cost cost(const Attention& op, uint64_t bytes) {
+Cost cost(const Attention& op, const Touched& touched) {
   const uint64_t token_bytes = op.kv.k_token_bytes() + op.kv.v_token_bytes();
-  const uint64_t tokens = token_bytes == 0 ? 0 : bytes / token_bytes;
+  const uint64_t tokens = touched.indirect_bytes / token_bytes;
   const uint64_t per_token = static_cast<uint64_t>(op.n_heads) * static_cast<uint64_t>(op.kv.key_dim + op.kv.value_dim);
-  return {.flops = 2 * tokens * per_token, .bytes = bytes};
+  return {.flops = 2 * tokens * per_token, .bytes = touched.bytes};
+}
+// Three products for each pair of a row and an expert in a slot.
+Cost cost(const ExpertFfn& op, const Touched& touched) {
+  const uint64_t pairs = touched.indirect_bytes / op.blob.bytes;
+  const uint64_t weights = 3 * static_cast<uint64_t>(op.x.cols) * static_cast<uint64_t>(op.hidden.cols);
+  return {.flops = 2 * pairs * weights, .bytes = touched.bytes};
 }
 
-using CostFn = Cost (*)(const void* args, uint64_t bytes);
+using CostFn = Cost (*)(const void* args, const Touched& touched);
 template <class... Ops>
 struct Table {
   CostFn rows[sizeof...(Ops)] = {
-      [](const void* args, uint64_t bytes) { return cost(*static_cast<const Ops*>(args), bytes); }...};
+      [](const void* args, const Touched& touched) { return cost(*static_cast<const Ops*>(args), touched); }...};
 };
 template <class... Ops>
 constexpr Table<Ops...> make_table(OpList<Ops...>) {
@@ -87,8 +93,6 @@ int64_t Link::reserve(int64_t ready_ns, int64_t duration_ns) {
   return start;
 }
 
-Cost cost_of(const Launch& launch, uint64_t touched_bytes) {
-  return kTable.rows[launch.op](launch.args, touched_bytes);
-}
+Cost cost_of(const Launch& launch, const Touched& touched) { return kTable.rows[launch.op](launch.args, touched); }
 
 }  // namespace strata::device::sim

@@ -33,8 +33,14 @@ struct Cost {
   uint64_t flops = 0;
   uint64_t bytes = 0;
 };
-// Of a launch whose ranges hold `touched_bytes`: products count their multiplications and additions on the live rows;
-// everything else counts as bound by memory. Reads the counts of live rows, so it is called when the operation runs.
-Cost cost_of(const Launch& launch, uint64_t touched_bytes);
+// What a launch touches: of what it reaches through tables, `bytes` has each byte once, `indirect_bytes` each as often
+// as a row uses it.
+struct Touched {
+  uint64_t bytes = 0;
+  uint64_t indirect_bytes = 0;
+};
+// Products count their multiplications and additions on the live rows; everything else counts as bound by memory. Reads
+// the counts of live rows, so it is called when the operation runs.
+Cost cost_of(const Launch& launch, const Touched& touched);
 
 }  // namespace strata::device::sim

@@ -115,7 +115,7 @@ TEST_F(CheckerTest, AGuardThatIsOpenWhenACopyIsQueued) {
     static_cast<void>(a_->synchronize());
   }
   ASSERT_EQ(n_races(), 1u);
-  EXPECT_NE(machine_->races()[0].find("write by host: host code at checker_test.cpp:"), std::string::npos);
+  EXPECT_NE(machine_->races()[0].find("write by host: host access at checker_test.cpp:"), std::string::npos);
   EXPECT_NE(machine_->races()[0].find("under way"), std::string::npos) << machine_->races()[0];
   EXPECT_FALSE(a_->synchronize().ok()) << "what races does not run";
 }

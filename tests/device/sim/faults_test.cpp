@@ -70,7 +70,7 @@ TEST_P(FaultSweep, EndsWithTheErrorAndIsRightAfterwards) {
     }
     n_failed += n - 1;
   }
-  EXPECT_GT(n_failed, 5u);
+  EXPECT_GE(n_failed, 4u) << "each program goes through four rounds";
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, FaultSweep,

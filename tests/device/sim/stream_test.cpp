@@ -138,6 +138,45 @@ TEST_F(SimStreamTest, FreeingWaitsForTheWorkThatUsesTheMemory) {
   EXPECT_EQ(device_byte(), 5);
 }
 
+// What an operation reaches through a block table is known only when it runs.
+TEST_F(SimStreamTest, FreeingWaitsForOperationsThatReachMemoryThroughTables) {
+  std::atomic<bool> go{false};
+  const HostTask gate = task_of("gate", [&]() -> Status {
+    go.wait(false);
+    return {};
+  });
+  const auto ints = device_.allocate(64, "ints").value(), rows = device_.allocate(64, "rows").value();
+  auto keys = device_.allocate(64, "keys").value(), values = device_.allocate(64, "values").value();
+  stream_->fill_zero(*ints, 0, 64);
+  stream_->fill_zero(*rows, 0, 64);
+  stream_->wait(stream_->host_task(gate));
+  const auto numbers = [&](size_t i, int64_t n) { return device::view_of<int32_t>(*ints, 1, n, i * sizeof(int32_t)); };
+  device::RopeAppend append{};
+  append.q = device::view_of<float>(*rows, 1, 2);
+  append.k = device::view_of<float>(*rows, 1, 2, 8);
+  append.v = device::view_of<float>(*rows, 1, 2, 16);
+  append.cos_sin = device::view_of<float>(*rows, 1, 2, 24);
+  append.rows = {numbers(0, 1), numbers(1, 1), numbers(2, 1), numbers(3, 1)};
+  append.kv = {.k = keys.get(),
+               .v = values.get(),
+               .block_tokens = 1,
+               .n_blocks = 1,
+               .n_kv_heads = 1,
+               .key_dim = 2,
+               .value_dim = 2};
+  append.n_heads = 1;
+  append.q_head_stride = 2;
+  stream_->enqueue(append);
+  Thread opener([&] {
+    go.store(true);
+    go.notify_all();
+  });
+  keys.reset();
+  EXPECT_EQ(machine_->next_jobs(), std::vector<std::string>{}) << "it has run";
+  values.reset();
+  EXPECT_TRUE(stream_->synchronize().ok());
+}
+
 TEST_F(SimStreamTest, ATaskRunsBesideItsStreamUntilTheWait) {
   std::atomic<bool> go{false};
   const HostTask gate = task_of("gate", [&]() -> Status {
