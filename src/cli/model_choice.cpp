@@ -46,15 +46,15 @@ Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path) {
   return gguf::Model::open(path, real_file_system());
 }
 
-Result<std::unique_ptr<engine::Engine>> open_engine(const gguf::Model& model, const engine::EngineConfig& config,
-                                                    Stats& stats) {
+Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, const gguf::Model& model,
+                                                    const engine::EngineConfig& config, Stats& stats) {
   auto engine = [&] {
     const LoadingLine line(path_text(model.path()));
     return engine::Engine::open(model, config, stats);
   }();
   if (!engine.ok()) return engine;
   const int64_t trained = (*engine)->hparams().context_length;
-  if ((*engine)->context() > trained) {
+  if (!settings.is_auto(Key::kCtx) && (*engine)->context() > trained) {
     log_warning("the context of {} (--ctx) is longer than the {} that the model was trained with; beyond them, answers "
                 "get worse", counted((*engine)->context(), "token"), trained);
   }

@@ -22,10 +22,10 @@ Result<std::string> model_path(const Settings& settings);
 // Opens it; `path` as model_path() gives it.
 Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path);
 
-// For computing. Shows people that it is being loaded, and warns when the context is longer than the one that the model
+// For computing. Shows people that it is being loaded, and warns when --ctx is longer than the context that the model
 // was trained with.
-Result<std::unique_ptr<engine::Engine>> open_engine(const gguf::Model& model, const engine::EngineConfig& config,
-                                                    Stats& stats);
+Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, const gguf::Model& model,
+                                                    const engine::EngineConfig& config, Stats& stats);
 
 // What its architecture reads from the metadata; kUnsupported when this program has no such architecture.
 Result<model::HParams> read_hparams(const gguf::Model& model);

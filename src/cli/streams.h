@@ -38,7 +38,8 @@ Status check_is_file(const std::string& path, const char* what);
 
 // Everything until the end; kBadInput for more than `max_bytes`.
 Result<std::string> read_stdin(uint64_t max_bytes);
-// The same for a file or pipe of this name; "-" for standard input. Like any reader, it waits for a named pipe's writer.
+// The same for a file or pipe of this name; "-" for standard input. It waits for the writer of a named pipe, as all
+// readers do.
 Result<std::string> read_text(const std::string& path, uint64_t max_bytes);
 
 // The same in blocks as they come, until `sink` fails.

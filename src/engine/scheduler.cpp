@@ -70,7 +70,8 @@ Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversat
   ASSIGN_OR_RETURN(text::Sampler sampler, text::Sampler::create(sampling, static_cast<int32_t>(engine_.n_vocab())));
   ASSIGN_OR_RETURN(text::StopStrings stops, text::StopStrings::create(params.stops));
   if (n_waiting_.load() >= options_.max_queued) {
-    return Error{ErrorCode::kNoMemory, counted(static_cast<int64_t>(options_.max_queued), "request") + " waiting already; try again later"};
+    return Error{ErrorCode::kNoMemory, format("{} waiting already; try again later",
+                                              counted(static_cast<int64_t>(options_.max_queued), "request"))};
   }
   auto handle = std::make_shared<RequestHandle>();
   std::unique_ptr<Request> request(new Request{.handle = handle,

@@ -82,18 +82,18 @@ TEST_F(QuantizeCommandTest, SaysWhatItWrote) {
   const std::string in = write_model(std::vector<float>(1024, 0.5f), {256, 4});
   const Outcome outcome = strata({"quantize", in, out(), "q8_0", "--threads", "3"});
   EXPECT_TRUE(succeeded(outcome));
-  EXPECT_EQ(outcome.out, out() + ": 1 of 1 tensors converted, 4 KiB -> 1.1 KiB\n");
+  EXPECT_EQ(outcome.out, out() + ": 1 of 1 tensor converted, 4 KiB -> 1.1 KiB\n");
   EXPECT_EQ(*open_model(out())->require_int("general.file_type", 0, 99), 7);
 
   const std::string narrow = write_model(std::vector<float>(96, 0.5f), {96, 1, 1});
-  EXPECT_EQ(strata({"quantize", narrow, out(), "Q8_0"}).out, out() + ": 0 of 1 tensors converted, 384 B -> 384 B\n");
+  EXPECT_EQ(strata({"quantize", narrow, out(), "Q8_0"}).out, out() + ": 0 of 1 tensor converted, 384 B -> 384 B\n");
 }
 
 TEST_F(QuantizeCommandTest, SaysWhereRowsDoNotFit) {
   const std::string in = write_model(std::vector<float>(192, 0.5f), {96, 2});
   const Outcome outcome = strata({"quantize", in, out(), "Q4_K", "--log-level", "info"});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_NE(outcome.out.find("1 tensors have rows that do not fit"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 tensor got another type than asked for"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.err.find("'blk.0.attn_q.weight': rows of 96 do not fit Q4_K, Q5_0 is written"), std::string::npos)
       << outcome.err;
 }
@@ -131,7 +131,7 @@ TEST_F(QuantizeCommandTest, StandardOutputTakesTheModelAndNothingElse) {
   const Outcome outcome = strata({"quantize", in, "/dev/stdout", "Q8_0"});
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.out, read_file(out()));
-  EXPECT_EQ(outcome.err.find("/dev/stdout: 1 of 1 tensors converted"), 0u) << outcome.err;
+  EXPECT_EQ(outcome.err.find("/dev/stdout: 1 of 1 tensor converted"), 0u) << outcome.err;
 }
 
 TEST_F(QuantizeCommandTest, NamesTheTensorOfABadValue) {

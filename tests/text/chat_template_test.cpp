@@ -435,7 +435,7 @@ TEST(ChatTemplate, SegmentsGetSpacesAsTheWholeDoes) {
   expected = {1, space};
   for (const int32_t id : plain("<special>")) expected.push_back(id);
   expected.push_back(b);
-  EXPECT_EQ(*encode_prompt(*tokenizer, {{"<special>", true}, {"B", false}}), expected) << "the first one opens the whole";
+  EXPECT_EQ(*encode_prompt(*tokenizer, {{"<special>", true}, {"B", false}}), expected) << "the first opens the whole";
 }
 
 TEST(ChatTemplate, PromptsBeginWithOneBos) {

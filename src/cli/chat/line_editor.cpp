@@ -182,7 +182,8 @@ struct LineEditor::Parts {
     std::string text(line, static_cast<size_t>(n));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
     if (invalid && text.find(text::kReplacement) != std::string::npos) {
-      return {.kind = TypedLine::kRefused, .text = "the line is not valid UTF-8, it was not sent; set the terminal to UTF-8"};
+      return {.kind = TypedLine::kRefused,
+              .text = "the line is not valid UTF-8, it was not sent; set the terminal to UTF-8"};
     }
     return {.kind = TypedLine::kText, .text = std::move(text)};
   }

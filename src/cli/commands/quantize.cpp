@@ -50,8 +50,9 @@ void show_progress(const gguf::QuantizeProgress& progress) {
 }
 
 std::string summary_text(const std::string& out, const gguf::QuantizeSummary& summary) {
-  std::string text = format("{}: {} of {} converted, {} -> {}\n", path_text(out), summary.n_converted,
-                            counted(static_cast<int64_t>(summary.n_tensors), "tensor"), format_bytes(summary.bytes_before), format_bytes(summary.bytes_after));
+  const std::string n_tensors = counted(static_cast<int64_t>(summary.n_tensors), "tensor");
+  std::string text = format("{}: {} of {} converted, {} -> {}\n", path_text(out), summary.n_converted, n_tensors,
+                            format_bytes(summary.bytes_before), format_bytes(summary.bytes_after));
   if (summary.n_fallbacks > 0) {
     text += format("{} got another type than asked for, the nearest that its rows fit; --log-level info tells which\n",
                    counted(static_cast<int64_t>(summary.n_fallbacks), "tensor"));

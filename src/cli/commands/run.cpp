@@ -118,7 +118,7 @@ Status answer_once(const Settings& settings, const engine::EngineConfig& config)
   ASSIGN_OR_RETURN(const engine::RequestParams params,
                    request_params(settings, *model, *tokenizer, seed, auto_predict));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   ASSIGN_OR_RETURN(const engine::RequestResult result,
                    write_answer(*engine, *tokenizer, std::move(prompt), params, chat ? "" : text));
   if (settings.on(Key::kStats)) report_stats(stats, result, seed);
@@ -132,7 +132,7 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const ChatPrompts prompts, ChatPrompts::load(settings, *model, *tokenizer));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   const ChatParts parts{
       .model = *model, .tokenizer = *tokenizer, .prompts = prompts, .engine = *engine, .stats = stats};
   ASSIGN_OR_RETURN(const auto chat, Chat::create(parts, settings));

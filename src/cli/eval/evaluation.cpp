@@ -28,7 +28,8 @@ Status fit_context(engine::EngineConfig& config, size_t n, const char* what) {
   const auto wanted = static_cast<int64_t>(n);
   if (config.context > 0 && wanted > config.context) {
     return Error{ErrorCode::kBadInput,
-                 format("the input is {}, but --ctx allows {}", counted(wanted, what), counted(config.context, "token"))};
+                 format("the input is {}, but --ctx allows {}", counted(wanted, what),
+                        counted(config.context, "token"))};
   }
   if (wanted > model::kMaxContext) {
     return Error{ErrorCode::kBadInput,

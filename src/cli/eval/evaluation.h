@@ -26,7 +26,8 @@ void log_softmax(std::span<const float> logits, std::span<float> out);
 // The ids of --ids-file; kBadInput when there are none.
 Result<std::vector<int32_t>> read_some_ids(const std::string& path, int64_t n_vocab);
 
-// Sets the context that `n` tokens need, where the settings leave it open; fewer would not do. `what` they are, one of them, for messages.
+// Sets the context that `n` tokens need, where the settings leave it open; fewer would not do. `what` is what one of
+// them is called in messages.
 Status fit_context(engine::EngineConfig& config, size_t n, const char* what);
 
 // Runs ids through a sequence of its own and hands out the log-probabilities [n_vocab] after each, from `first` on.

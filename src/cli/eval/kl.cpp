@@ -85,7 +85,7 @@ Status eval_kl(const Settings& settings) {
   RETURN_IF_ERROR(fit_context(config, ids.size(), "id"));
   ASSIGN_OR_RETURN(ReferenceRows reference, ReferenceRows::open(path, ids.size(), hp.n_vocab));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   Divergence divergence;
   RETURN_IF_ERROR(for_each_row(*engine, ids, 0, [&](std::span<const float> row) -> Status {
     ASSIGN_OR_RETURN(const std::span<const float> wanted, reference.next());

@@ -33,7 +33,7 @@ Status eval_logprobs(const Settings& settings) {
   ASSIGN_OR_RETURN(const std::vector<int32_t> ids, read_some_ids(settings.text(Key::kIdsFile), hp.n_vocab));
   RETURN_IF_ERROR(fit_context(config, ids.size(), "id"));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   const int64_t start_ns = real_clock().now_ns();
   RETURN_IF_ERROR(for_each_row(*engine, ids, 0, [&](std::span<const float> row) {
     return out.append(std::as_bytes(row));

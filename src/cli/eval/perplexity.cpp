@@ -90,7 +90,7 @@ Status eval_perplexity(const Settings& settings) {
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const Windows windows, cut(settings, *tokenizer, config.context));
   Stats stats;
-  ASSIGN_OR_RETURN(const auto engine, open_engine(*model, config, stats));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   const int64_t start_ns = real_clock().now_ns();
   Surprise surprise;
   for (size_t i = 0; i < windows.n(); i++) RETURN_IF_ERROR(score(*engine, windows.at(i), surprise));

@@ -32,7 +32,8 @@ Result<std::shared_ptr<const DryBreakers>> DryBreakers::create(const Tokenizer& 
   for (size_t t = 0; t < texts.size(); ++t) {
     tails[t].emplace_back();
     for (size_t n = 1; n < texts[t].size(); ++n) {
-      ASSIGN_OR_RETURN(std::vector<int32_t> tail, tokenizer.encode(std::string_view(texts[t]).substr(n), {.opens = false}));
+      ASSIGN_OR_RETURN(std::vector<int32_t> tail,
+                       tokenizer.encode(std::string_view(texts[t]).substr(n), {.opens = false}));
       tail.resize(std::min(tail.size(), kMaxDryTailTokens));
       tails[t].push_back(std::move(tail));
     }
