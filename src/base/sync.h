@@ -21,6 +21,8 @@ class SyncObserver {
   virtual void acquired(const void* object) = 0;
   // `object` is dead; another one may come to lie at its address.
   virtual void forgotten(const void* object) = 0;
+  // The calling thread does nothing any more.
+  virtual void thread_ended() = 0;
 };
 
 namespace detail {
@@ -72,6 +74,13 @@ inline void sync_forgotten(const void* object) {
     detail::tell_sync_observers(&SyncObserver::forgotten, object);
 }
 
+inline void sync_thread_ended() {
+  if (detail::n_sync_observers.load(std::memory_order_relaxed) == 0) return;
+  detail::SyncObservers& all = detail::sync_observers();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (SyncObserver* observer : all.list) observer->thread_ended();
+}
+
 // A thread whose start and join are seen. Joined by its destructor.
 class Thread {
  public:
@@ -82,6 +91,7 @@ class Thread {
       sync_acquired(&start_);
       body();
       sync_released(&end_);
+      sync_thread_ended();
     });
   }
   ~Thread() {

@@ -58,10 +58,10 @@ void Order::close(Strand* strand) {
   strands_[slot].reset();
 }
 
-Strand& Order::current() {
+Strand& Order::current(const Stamp& from) {
   const uint64_t number = this_thread_number();
   Strand*& strand = threads_[number];
-  if (strand == nullptr) strand = open(StrandKind::kHost, format("host thread {}", number), {});
+  if (strand == nullptr) strand = open(StrandKind::kHost, format("host thread {}", number), from);
   return *strand;
 }
 
@@ -86,7 +86,14 @@ void Order::released(const void* object) {
 void Order::acquired(const void* object) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto at = objects_.find(object);
-  if (at != objects_.end()) current().now.join(at->second);
+  if (at != objects_.end()) current(at->second).now.join(at->second);
+}
+void Order::thread_ended() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = threads_.find(this_thread_number());
+  if (at == threads_.end()) return;
+  if (at->second != nullptr) close(at->second);
+  threads_.erase(at);
 }
 void Order::forgotten(const void* object) {
   const std::lock_guard<std::mutex> lock(mutex_);

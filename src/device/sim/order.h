@@ -51,9 +51,9 @@ class Order final : public SyncObserver {
   // The open strand that has this slot.
   Strand& at(uint32_t slot) { return *strands_[slot]; }
 
-  // The strand that the calling thread works for. A thread that was never heard of before gets one that has seen
-  // nothing.
-  Strand& current();
+  // The strand that the calling thread works for. A thread that was never heard of before gets one that starts where
+  // `from` ends.
+  Strand& current(const Stamp& from = {});
   // The calling thread works for `strand` from now on; returns for whom it did before (null: nobody).
   Strand* work_for(Strand* strand);
 
@@ -63,6 +63,7 @@ class Order final : public SyncObserver {
   void released(const void* object) override;
   void acquired(const void* object) override;
   void forgotten(const void* object) override;
+  void thread_ended() override;
 
  private:
   uint32_t take_slot(const Stamp& from);

@@ -116,6 +116,18 @@ TEST(IntervalMap, AnOpenAccessRacesUntilItIsClosed) {
   EXPECT_FALSE(map.note(4, 8, {stream.slot, stream.step(), nullptr}, true, stream, conflict));
 }
 
+TEST(Order, ThreadsThatWereJoinedLeaveTheirSlots) {
+  Order order;
+  uint32_t highest = 0;
+  const auto note_slot = [&] {
+    const std::lock_guard<std::mutex> lock(order.mutex());
+    highest = std::max(highest, order.current().slot);
+  };
+  note_slot();
+  for (int i = 0; i < 50; i++) Thread(note_slot).join();
+  EXPECT_LE(highest, 2u);
+}
+
 // A slot is given to another strand only if that one is ordered after all that was done under it.
 TEST(Order, SlotsAreUsedAgainByThoseWhoHaveSeenThemEnd) {
   Order order;
