@@ -7,6 +7,13 @@
 
 namespace strata::device {
 
+// How MatMul rounds activations (kernels/q8.h); other than not at all only for types that have integer products.
+enum class Rounding : uint8_t {
+  kNone,
+  kOnce,   // to 8 bits
+  kTwice,  // to 8 bits, and what that leaves to 8 bits again: about 15 bits, for twice the arithmetic
+};
+
 struct Weight {
   Memory* memory = nullptr;
   size_t offset = 0;
@@ -14,8 +21,12 @@ struct Weight {
   int64_t rows = 0;  // outputs
   int64_t cols = 0;  // inputs, contiguous
   size_t row_bytes = 0;
-  // MatMul rounds activations to 8 bits (kernels/q8.h); only for types that have integer products.
-  bool round_activations = false;
+  Rounding rounding = Rounding::kNone;
+
+  // For the matrices whose inputs lose the most by rounding, in the measure of what it does to the logits.
+  void round_finely() {
+    if (rounding == Rounding::kOnce) rounding = Rounding::kTwice;
+  }
 
   bool empty() const { return memory == nullptr; }
   Range range() const { return {memory, offset, row_bytes, rows, row_bytes, false}; }

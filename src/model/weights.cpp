@@ -59,7 +59,7 @@ Result<device::Weight> WeightLoader::matrix(const std::string& name, int64_t col
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
   ASSIGN_OR_RETURN(const Place place, allocate(t->bytes, name));
   if (!measures()) RETURN_IF_ERROR(model_.read(*t, 0, {place.address(), t->bytes}));
-  return device::Weight{place.memory, place.offset, t->type, rows, cols, t->row_bytes, rounds(t->type)};
+  return device::Weight{place.memory, place.offset, t->type, rows, cols, t->row_bytes, rounding(t->type)};
 }
 
 Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_t cols, int64_t rows,
@@ -75,7 +75,7 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
         {place.address() + static_cast<size_t>(i) * t->row_bytes, static_cast<size_t>(run) * t->row_bytes}));
     i += run;
   }
-  return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes, rounds(t->type)};
+  return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes, rounding(t->type)};
 }
 
 Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int64_t cols, int64_t rows) {

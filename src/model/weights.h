@@ -50,8 +50,9 @@ class WeightLoader {
     std::byte* address() const { return memory->address() + offset; }
   };
   bool measures() const { return device_ == nullptr; }
-  bool rounds(quant::Type type) const {
-    return round_activations_ && kernels::act_format(type) != kernels::ActFormat::kNone;
+  device::Rounding rounding(quant::Type type) const {
+    const bool rounds = round_activations_ && kernels::act_format(type) != kernels::ActFormat::kNone;
+    return rounds ? device::Rounding::kOnce : device::Rounding::kNone;
   }
   Result<Place> allocate(size_t bytes, const std::string& name);
   Result<device::Memory*> new_buffer(size_t bytes, const std::string& name);

@@ -30,36 +30,81 @@ void run(const RmsNorm& op, Compute& compute) {
 
 namespace {
 
+kernels::ActFormat act_format(const MatMul& op) { return kernels::act_format(op.w.type); }
+
+int64_t strip_grain(const Compute& compute, int64_t rows) {
+  return (compute.grain(rows, kStripGrain) + kStripGrain - 1) / kStripGrain * kStripGrain;
+}
+
 // The first thread's scratch holds the rounded rows of all behind its own.
 int64_t rounded_scratch(const MatMul& op) {
-  const kernels::ActFormat format = kernels::act_format(op.w.type);
-  return rounding_scratch(format, op.w.cols) +
-         static_cast<int64_t>(rounded_bytes(format, op.w.cols, op.x.rows) / sizeof(float));
+  return rounding_scratch(act_format(op), op.w.cols) +
+         static_cast<int64_t>(rounded_bytes(act_format(op), op.w.cols, op.x.rows) / sizeof(float));
 }
 
 void run_rounded(const MatMul& op, Compute& compute) {
   const kernels::Matrix w = op.w.matrix();
-  const kernels::ActFormat format = kernels::act_format(w.type);
   const int64_t n_tokens = op.live.data()[0];
-  const int64_t own = rounding_scratch(format, w.cols);
+  const int64_t own = rounding_scratch(act_format(op), w.cols);
   auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, rounded_scratch(op)) + own);
-  const RoundedRows x = round_rows(compute, format, {op.x.data(), op.x.stride}, w.cols, n_tokens, rounded);
+  const RoundedRows x = round_rows(compute, act_format(op), {op.x.data(), op.x.stride}, w.cols, n_tokens, rounded);
   const kernels::Q8Out out{op.y.data(), op.y.stride, op.bias.empty() ? nullptr : op.bias.data(), op.accumulate};
-  const int64_t grain = (compute.grain(w.rows, kStripGrain) + kStripGrain - 1) / kStripGrain * kStripGrain;
-  compute.pool().for_each(w.rows, grain, [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each(w.rows, strip_grain(compute, w.rows), [&](int64_t begin, int64_t end, int worker) {
     compute.kernels().matmul_q8(w, begin, end, x.data, x.n, x.tiles, out, compute.scratch(worker, own));
+  });
+}
+
+// Products of pairs of rounded rows that a thread has room for: of a strip with all rows, or of many weight rows with
+// few.
+int64_t twice_products(const MatMul& op) { return kStripGrain * std::max<int64_t>(op.x.rows, 64); }
+int64_t twice_own_scratch(const MatMul& op) {
+  return rounding_twice_scratch(act_format(op), op.w.cols) + 2 * twice_products(op);
+}
+int64_t twice_scratch(const MatMul& op) {
+  return twice_own_scratch(op) +
+         static_cast<int64_t>(rounded_bytes(act_format(op), op.w.cols, 2 * op.x.rows) / sizeof(float));
+}
+
+// y[t] = W first[t] + W second[t] (+ bias) (+ y[t])
+void run_rounded_twice(const MatMul& op, Compute& compute) {
+  const kernels::Matrix w = op.w.matrix();
+  const int64_t n = op.live.data()[0];
+  const int64_t own = twice_own_scratch(op);
+  auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, twice_scratch(op)) + own);
+  const RoundedRows x = round_rows_twice(compute, act_format(op), {op.x.data(), op.x.stride}, w.cols, n, rounded);
+  const int64_t most_rows = twice_products(op) / std::max<int64_t>(n, 1) / kStripGrain * kStripGrain;
+  compute.pool().for_each(w.rows, strip_grain(compute, w.rows), [&](int64_t begin, int64_t end, int worker) {
+    float* products = compute.scratch(worker, own);
+    float* scratch = products + 2 * twice_products(op);
+    for (int64_t first = begin; first < end; first += most_rows) {
+      const int64_t rows = std::min(most_rows, end - first);
+      kernels::Matrix strip = w;
+      strip.data += static_cast<size_t>(first) * w.row_bytes;
+      strip.rows = rows;
+      compute.kernels().matmul_q8(strip, 0, rows, x.data, x.n, x.tiles, {products, rows}, scratch);
+      for (int64_t t = 0; t < n; t++) {
+        float* y = op.y.row(t) + first;
+        for (int64_t i = 0; i < rows; i++) {
+          float value = products[2 * t * rows + i] + products[(2 * t + 1) * rows + i];
+          if (!op.bias.empty()) value += op.bias.data()[first + i];
+          y[i] = op.accumulate ? y[i] + value : value;
+        }
+      }
+    }
   });
 }
 
 }  // namespace
 
 int64_t scratch_floats(const MatMul& op) {
-  if (op.w.round_activations) return rounded_scratch(op);
+  if (op.w.rounding == Rounding::kOnce) return rounded_scratch(op);
+  if (op.w.rounding == Rounding::kTwice) return twice_scratch(op);
   return matmul_scratch(op.w.cols) + (op.accumulate || !op.bias.empty() ? kRowGrain * kTokenTile : 0);
 }
 
 void run(const MatMul& op, Compute& compute) {
-  if (op.w.round_activations) return run_rounded(op, compute);
+  if (op.w.rounding == Rounding::kOnce) return run_rounded(op, compute);
+  if (op.w.rounding == Rounding::kTwice) return run_rounded_twice(op, compute);
   const kernels::Matrix w = op.w.matrix();
   const int64_t n_tokens = op.live.data()[0];
   if (!op.accumulate && op.bias.empty()) {

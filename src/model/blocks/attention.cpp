@@ -34,6 +34,7 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
   }
   ASSIGN_OR_RETURN(block.output_,
                    loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
+  block.output_.round_finely();
   ASSIGN_OR_RETURN(block.output_bias_, bias("attn_output", hp.dim));
   if (options.q_k_norm) {
     ASSIGN_OR_RETURN(block.q_norm_, loader.vector(prefix + "attn_q_norm.weight", hp.key_dim));

@@ -64,6 +64,7 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
   ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "ssm_norm.weight", s.value_dim));
   ASSIGN_OR_RETURN(block.output_,
                    loader.matrix(prefix + "ssm_out.weight", int64_t{s.n_value_heads} * s.value_dim, spec.hp.dim));
+  block.output_.round_finely();
   return block;
 }
 

@@ -1,5 +1,5 @@
-// Products of one activation row straight from the packed blocks of the common types: decoding a token is bound by how
-// fast weights can be read, and every store to the cache on the way shows.
+// Products of a few activation rows straight from the packed blocks of the common types: decoding a token is bound by
+// how fast weights can be read, and every store to the cache on the way shows.
 //
 // The results are those of q8/rows.inl.h: the integers are the same, only their partial sums are laid out otherwise.
 // Activations are put in the order in which a type's codes come out of their bytes, once for all weight rows of a call.
@@ -311,8 +311,8 @@ static const FusedFormat* fused_format(quant::Type type) {
 constexpr int64_t kFusedCols = 2048;
 
 struct FusedScratch {
-  alignas(64) int8_t a[kFusedCols + 128];
-  alignas(64) int16_t sums32[kFusedCols / 32 + 8];
+  alignas(64) int8_t a[kFewRows][kFusedCols + 128];
+  alignas(64) int16_t sums32[kFewRows][kFusedCols / 32 + 8];
   alignas(64) __m512i parts[kFusedCols / 64 * kStripRows];
   alignas(64) __m128i mins[kFusedCols / kSuperCols * kStripRows];
   alignas(64) uint16_t half_d[kFusedCols / 32 * kStripRows];
@@ -354,8 +354,8 @@ static void to_floats(const uint16_t* halves, int64_t n, float* floats) {
   }
 }
 
-static __m512 finish_fused(const Q8Call& call, const FusedFormat& fused, const ActRow& a, int64_t n_cols,
-                           FusedScratch& s, __m512 y) {
+static __m512 finish_fused(const Q8Call& call, const FusedFormat& fused, const ActRow& a, const int16_t* sums32,
+                           int64_t n_cols, FusedScratch& s, __m512 y) {
   const bool super = fused.shape == PartShape::kSuper;
   const int64_t n_scales = n_cols / (super ? kSuperCols : 32);
   const bool mins = super ? call.format.super.mins : call.format.block.addends;
@@ -383,39 +383,48 @@ static __m512 finish_fused(const Q8Call& call, const FusedFormat& fused, const A
     }
     for (int i = 0; i < per_unit && g + i < n_scales; i++) {
       const int64_t at = g + i;
-      y = add_group(y, sums[i], call.format.block.offset, s.sums32[at], s.d + at * kStripRows,
+      y = add_group(y, sums[i], call.format.block.offset, sums32[at], s.d + at * kStripRows,
                     mins ? s.m + at * kStripRows : nullptr, a.d[at]);
     }
   }
   return y;
 }
 
-static void one_fused_row(const Q8Call& call, const FusedFormat& fused, int64_t row_begin, int64_t row_end,
-                          FusedScratch& s) {
+// At most kFewRows activation rows. A strip is read from memory for the first of them; the others find it in the cache.
+static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row_begin, int64_t row_end,
+                       int64_t n_tokens, FusedScratch& s) {
   const ActFormat act = call.format.kind == Q8Class::kSuper ? ActFormat::kSuper : ActFormat::kBlock;
-  const ActRow a = act_row(act, call.w.cols, call.x);
+  const size_t act_bytes = act_row_layout(act, call.w.cols).bytes;
   const bool whole = call.w.cols <= kFusedCols;
-  const auto prepare = [&](int64_t column, int64_t n_cols) {
-    order_activations(fused.order, a.codes + column, act_cols(n_cols), s.a);
-    for (int64_t i = 0; i < n_cols / 32; i++) {
-      s.sums32[i] = static_cast<int16_t>(a.sums[column / 16 + 2 * i] + a.sums[column / 16 + 2 * i + 1]);
-    }
+  const auto from = [&](int64_t t, int64_t column) {
+    const ActRow a = act_row(act, call.w.cols, call.x + static_cast<size_t>(t) * act_bytes);
+    return ActRow{a.codes + column, a.d + column / act_scale_cols(act), a.sums + column / 16};
   };
-  if (whole) prepare(0, call.w.cols);
+  const auto prepare = [&](int64_t t, const ActRow& a, int64_t n_cols) {
+    order_activations(fused.order, a.codes, act_cols(n_cols), s.a[t]);
+    for (int64_t i = 0; i < n_cols / 32; i++) s.sums32[t][i] = static_cast<int16_t>(a.sums[2 * i] + a.sums[2 * i + 1]);
+  };
+  if (whole) {
+    for (int64_t t = 0; t < n_tokens; t++) prepare(t, from(t, 0), call.w.cols);
+  }
   for (int64_t first = row_begin; first < row_end; first += kStripRows) {
     const int rows = static_cast<int>(row_end - first < kStripRows ? row_end - first : kStripRows);
-    __m512 y = _mm512_setzero_ps();
+    StripSums sums[kFewRows];
+    for (StripSums& sum : sums) sum.y = _mm512_setzero_ps();
     for (int64_t column = 0; column < call.w.cols; column += kFusedCols) {
       const int64_t n_cols = call.w.cols - column < kFusedCols ? call.w.cols - column : kFusedCols;
-      if (!whole) prepare(column, n_cols);
-      for (int r = 0; r < rows; r++) {
-        const uint8_t* packed = call.packed(first + r, column);
-        fused.row({packed, n_cols, s.a, a.sums + column / 16, s.sums32, r, s.parts, s.mins, s.half_d, s.d, s.half_m});
+      for (int64_t t = 0; t < n_tokens; t++) {
+        const ActRow a = from(t, column);
+        if (!whole) prepare(t, a, n_cols);
+        for (int r = 0; r < rows; r++) {
+          fused.row({call.packed(first + r, column), n_cols, s.a[t], a.sums, s.sums32[t], r, s.parts, s.mins, s.half_d,
+                     s.d, s.half_m});
+        }
+        sums[t].y = finish_fused(call, fused, a, s.sums32[t], n_cols, s, sums[t].y);
       }
-      const ActRow here{a.codes + column, a.d + column / act_scale_cols(act), a.sums + column / 16};
-      y = finish_fused(call, fused, here, n_cols, s, y);
     }
-    store_sums(call.out, y, 0, first, static_cast<__mmask16>((1u << rows) - 1));
+    const __mmask16 live = static_cast<__mmask16>((1u << rows) - 1);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t].y, t, first, live);
   }
 }
 

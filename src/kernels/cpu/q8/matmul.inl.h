@@ -29,9 +29,9 @@ static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const
 #endif
   ASSERT(!tiles);
 #if defined(__AVX512F__)
-  const FusedFormat* fused = n_tokens == 1 ? fused_format(w.type) : nullptr;
+  const FusedFormat* fused = n_tokens <= kFewRows ? fused_format(w.type) : nullptr;
   if (fused != nullptr) {
-    return one_fused_row(call, *fused, row_begin, row_end, *reinterpret_cast<FusedScratch*>(address));
+    return fused_rows(call, *fused, row_begin, row_end, n_tokens, *reinterpret_cast<FusedScratch*>(address));
   }
 #endif
   rows_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
