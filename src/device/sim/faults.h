@@ -25,7 +25,8 @@ const char* fault_point_name(FaultPoint point);
 // runs; work that drains reaches none.
 class Faults {
  public:
-  // The n-th point from here on (1: the next one), of any kind or of one, fails once. Replaces what was planned before.
+  // The n-th point from here on (1: the next one; 0: none), of any kind or of one, fails once. Replaces what was
+  // planned before.
   void fail_at(uint64_t n);
   void fail_at(FaultPoint point, uint64_t n);
   void clear();

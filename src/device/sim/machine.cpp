@@ -8,6 +8,7 @@ SimMachine::SimMachine(const SimSpec& spec, const kernels::Kernels& kernels, boo
     : core_(std::make_unique<Core>(spec, kernels, manual)) {
   for (size_t i = 0; i < spec.devices.size(); i++)
     devices_.push_back(std::make_unique<SimDevice>(*core_, static_cast<int>(i)));
+  core_->faults.fail_at(spec.fail_at);
   const std::lock_guard<std::mutex> lock(core_->order.mutex());
   core_->order.work_for(core_->order.open(StrandKind::kHost, "host", {}));
 }

@@ -115,10 +115,10 @@ Status parse_single(std::string_view part, std::string_view value, uint64_t& fie
   return {};
 }
 
-Status parse_seed(std::string_view part, std::string_view value, SimSpec& spec) {
-  const auto seed = parse_number(value);
-  if (!seed) return bad(part, "has to be a whole number below 2^64");
-  spec.seed = *seed;
+Status parse_whole(std::string_view part, std::string_view value, uint64_t& field) {
+  const auto number = parse_number(value);
+  if (!number) return bad(part, "has to be a whole number below 2^64");
+  field = *number;
   return {};
 }
 
@@ -138,9 +138,10 @@ Status parse_option(std::string_view part, std::string_view key, std::string_vie
   if (key == "peer") return parse_single(part, value, spec.peer_bytes_per_s);
   if (key == "host") return parse_single(part, value, spec.host_bytes_per_s);
   if (key == "drive") return parse_single(part, value, spec.drive_bytes_per_s);
-  if (key == "seed") return parse_seed(part, value, spec);
+  if (key == "seed") return parse_whole(part, value, spec.seed);
+  if (key == "fail") return parse_whole(part, value, spec.fail_at);
   if (key == "check") return parse_check(part, value, spec);
-  return bad(part, "is no part of it; known are link=, peer=, compute=, mem=, host=, drive=, seed= and check=");
+  return bad(part, "is no part of it; known are link=, peer=, compute=, mem=, host=, drive=, seed=, check= and fail=");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 //   peer     between two devices                  host   of host memory, under host tasks
 //   compute  of a device's arithmetic             drive  of reads from files
 //   seed     of the random delays                 check  on or off: the checker of access orders
+//   fail     n: the n-th thing that can fail does (faults.h)
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct SimSpec {
   uint64_t drive_bytes_per_s = 3 * kGiB;
   uint64_t seed = 1;
   bool check = true;
+  uint64_t fail_at = 0;  // 0: nothing fails
 };
 
 // Whether a device setting means simulated devices.

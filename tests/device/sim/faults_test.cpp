@@ -38,6 +38,13 @@ TEST(Faults, OneKindIsCountedAlone) {
   EXPECT_FALSE(faults.visit(FaultPoint::kAllocation, "e").has_value());
 }
 
+TEST(Faults, ASpecCanOrderOne) {
+  const auto machine = machine_of("sim:1MiB/fail=2");
+  EXPECT_TRUE(machine->device(0).allocate(8, "first").ok());
+  EXPECT_FALSE(machine->device(0).allocate(8, "second").ok());
+  EXPECT_TRUE(machine->device(0).allocate(8, "third").ok());
+}
+
 void expect_clean(SimMachine& machine) {
   EXPECT_EQ(machine.device(0).used_bytes(), 0u);
   EXPECT_EQ(machine.device(1).used_bytes(), 0u);

@@ -27,15 +27,17 @@ TEST(SimSpec, AllParts) {
   EXPECT_EQ(spec->drive_bytes_per_s, 1 * kGiB);
   EXPECT_EQ(spec->seed, 7u);
   EXPECT_TRUE(spec->check);
+  EXPECT_EQ(spec->fail_at, 0u);
 }
 
 TEST(SimSpec, DevicesAlikeAndOthers) {
-  const auto spec = parse_sim_spec("sim:2x64MiB,1GiB,3x7KiB/check=off");
+  const auto spec = parse_sim_spec("sim:2x64MiB,1GiB,3x7KiB/check=off/fail=12");
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   std::vector<uint64_t> budgets;
   for (const auto& device : spec->devices) budgets.push_back(device.budget_bytes);
   EXPECT_EQ(budgets, (std::vector<uint64_t>{64 * kMiB, 64 * kMiB, kGiB, 7 * kKiB, 7 * kKiB, 7 * kKiB}));
   EXPECT_FALSE(spec->check);
+  EXPECT_EQ(spec->fail_at, 12u);
 }
 
 TEST(SimSpec, TheLargestNumbers) {
@@ -83,6 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"sim:1MiB/host=1", "'host=1' has to be a rate"},
                     Bad{"sim:1MiB/seed=18446744073709551616", "has to be a whole number below 2^64"},
                     Bad{"sim:1MiB/seed=-1", "'seed=-1' has to be a whole number"},
+                    Bad{"sim:1MiB/fail=first", "'fail=first' has to be a whole number"},
                     Bad{"sim:1MiB/check=1", "'check=1' has to be check=on or check=off"},
                     Bad{"sim:1MiB/seed=1/seed=2", "'seed=2' is given twice"}));
 
