@@ -58,10 +58,14 @@
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
   X(kDevice, "device", SettingType::kText, "cpu", 0, 0, "", "", kScopeEngine,                                         \
-    "Device to compute on: cpu")                                                                                      \
+    "Device to compute on: cpu, or a simulated one, as sim:64MiB (it computes on cpu, slowly, and checks itself)")    \
   X(kExperts, "experts", SettingType::kChoice, "auto", 0, 0, "", "auto|arena|mapped", kScopeEngine,                   \
     "Where expert bytes are read from: arena (copied to RAM at start) or mapped (the file's pages); auto is arena "   \
     "if it fits")                                                                                                     \
+  X(kExpertCache, "expert-cache", SettingType::kInt, "auto", 0, 1048576, "slots", "", kScopeEngine,                   \
+    "Experts that lie in the device's own memory; auto is as many as fit, and none on cpu")                           \
+  X(kCacheMinSlots, "cache-min-slots", SettingType::kInt, "128", 0, 1048576, "slots", "", kScopeEngine,               \
+    "Slots that the expert cache keeps when prompts borrow from it")                                                  \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \

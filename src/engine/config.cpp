@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/format.h"
 #include "base/topology.h"
+#include "device/sim/spec.h"
 
 namespace strata::engine {
 namespace {
@@ -13,10 +14,14 @@ uint64_t gib(double value) { return static_cast<uint64_t>(value * static_cast<do
 
 Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
   EngineConfig config;
-  const std::string& device = settings.text(Key::kDevice);
-  if (device != "cpu") {
-    return Error{ErrorCode::kUnsupported, format("--device {}: this build computes on cpu only", printable(device))};
+  config.device = settings.text(Key::kDevice);
+  if (config.device != "cpu" && !device::sim::is_sim_spec(config.device)) {
+    return Error{ErrorCode::kUnsupported,
+                 format("--device {}: this build computes on cpu, or on simulated devices (sim:64MiB)",
+                        printable(config.device))};
   }
+  if (!settings.is_auto(Key::kExpertCache)) config.expert_cache = settings.integer(Key::kExpertCache);
+  config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
   const std::string& kv = settings.text(Key::kKvType);
   const bool fast = auto_path == NumericPath::kFast;
   config.kv_type = kv == "f32" || (kv == "auto" && !fast) ? kernels::KvType::kF32 : kernels::KvType::kF16;

@@ -20,6 +20,9 @@ enum class ExpertPlace { kAuto, kArena, kMapped };
 enum class NumericPath { kFloat, kFast };
 
 struct EngineConfig {
+  std::string device = "cpu";           // or simulated ones: sim:... (device/sim/spec.h)
+  std::optional<int64_t> expert_cache;  // slots of the device's cache; absent: what fits, and on cpu none
+  int64_t cache_min_slots = 0;          // that stay when slots are lent
   kernels::KvType kv_type = kernels::KvType::kF32;
   bool round_activations = false;  // to 8 bits, where weight types have integer products
   int64_t context = 0;    // tokens of a sequence; 0: the model's own, at most kAutoContext

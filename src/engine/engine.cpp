@@ -6,7 +6,6 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/topology.h"
-#include "device/host/host_device.h"
 
 namespace strata::engine {
 namespace {
@@ -73,45 +72,95 @@ Status Engine::choose(const EngineConfig& config) {
   state_limits_ = {
       .max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
 
-  ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options()));
   ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config));
-  RETURN_IF_ERROR(choose_source(ram));
-  ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config.isa.c_str()));
-  auto device = std::make_unique<device::host::HostDevice>(
-      device::host::HostDeviceOptions{.budget_bytes = ram, .threads = thread_options(config), .kernels = kernels});
-  compute_ = &device->compute();
-  device_ = std::move(device);
+  RETURN_IF_ERROR(open_devices(ram));
+  RETURN_IF_ERROR(choose_slots(ram));
+  return choose_source(ram);
+}
+
+Status Engine::open_devices(uint64_t ram) {
+  ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config_.isa.c_str()));
+  host_ = std::make_unique<device::host::HostDevice>(
+      device::host::HostDeviceOptions{.budget_bytes = ram, .threads = thread_options(config_), .kernels = kernels});
+  device_ = host_.get();
+  if (config_.device == "cpu") return {};
+  device::sim::SimOptions options;
+  options.kernels = kernels;
+  Result<std::unique_ptr<device::sim::SimMachine>> machine = device::sim::make_sim(config_.device, options);
+  if (!machine.ok()) return Error{machine.error().code, "--device: " + machine.error().message};
+  machine_ = std::move(machine).value();
+  if (machine_->n_devices() > 1) {
+    return Error{ErrorCode::kUnsupported,
+                 format("--device {}: a model runs on one device; name one", printable(config_.device))};
+  }
+  device_ = &machine_->device(0);
   return {};
 }
 
-model::PartOptions Engine::part_options() const {
+model::PartOptions Engine::part_options(bool cached) const {
   return {.step = step_limits_,
           .state = state_limits_,
           .kv_type = config_.kv_type,
           .numeric = {.deterministic = config_.deterministic, .round_activations = config_.round_activations},
-          .use_graphs = config_.use_graphs};
+          .use_graphs = config_.use_graphs,
+          .on_host = on_host(),
+          .cached = cached,
+          .cache_min_slots = config_.cache_min_slots};
+}
+
+std::string Engine::parts_of_bytes() const {
+  return format("weights {} + context of {} tokens {} + step buffers {}", format_bytes(bytes_.weights),
+                state_limits_.max_tokens, format_bytes(bytes_.state), format_bytes(bytes_.step));
+}
+
+// The cache takes what everything else leaves of the device.
+Status Engine::choose_slots(uint64_t ram) {
+  const std::vector<experts::ExpertKey> ranking = experts::even_ranking(layout_);
+  const auto n_experts = static_cast<int64_t>(ranking.size());
+  const int64_t wanted = std::min(n_experts, config_.expert_cache.value_or(on_host() ? 0 : n_experts));
+  ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options(wanted > 0)));
+  const uint64_t budget = on_host() ? ram : device_->budget_bytes();
+  if (!on_host() && bytes_.device() > budget) {
+    return Error{ErrorCode::kNoMemory,
+                 format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk", model_.path(), parts_of_bytes(),
+                        format_bytes(budget), device_->name())};
+  }
+  if (wanted == 0) return {};
+  const experts::CacheBytes overhead = experts::ExpertCache::overhead(layout_);
+  const uint64_t others = bytes_.device() + overhead.device + (on_host() ? overhead.host : 0);
+  ASSIGN_OR_RETURN(slots_, experts::SlotPlan::make(layout_, ranking, {.budget_bytes = budget - std::min(budget, others),
+                                                                      .max_slots = wanted}));
+  if (config_.expert_cache && slots_.n_slots() < wanted) {
+    return Error{ErrorCode::kNoMemory, format("--expert-cache {}: {} has room for {} slots beside {}; lower it or --ctx",
+                                              *config_.expert_cache, device_->name(), slots_.n_slots(),
+                                              parts_of_bytes())};
+  }
+  return {};
 }
 
 // The arena where it fits beside everything else, else the mapped file; an error where what must be in RAM does not
 // fit.
 Status Engine::choose_source(uint64_t ram) {
+  const experts::CacheBytes cache = experts::ExpertCache::bytes_needed(layout_, slots_);
+  const uint64_t needed = bytes_.host + cache.host + (on_host() ? bytes_.device() + cache.device : 0);
   const uint64_t arena = layout_.total_bytes();
-  const bool fits = bytes_.total() + arena <= ram;
+  const bool fits = needed + arena <= ram;
   if (config_.experts == ExpertPlace::kAuto) config_.experts = fits ? ExpertPlace::kArena : ExpertPlace::kMapped;
   const bool wants_arena = config_.experts == ExpertPlace::kArena;
-  if (bytes_.total() <= ram && (fits || !wants_arena)) return {};
-  const std::string experts = wants_arena ? format(" + experts {}", format_bytes(arena)) : "";
-  return Error{
-      ErrorCode::kNoMemory,
-      format("{}: weights {} + context of {} tokens {} + step buffers {}{} do not fit into the {} of RAM that may be "
-             "used; {}lower --ctx, or set --ram-gib or --ram-headroom-gib",
-             model_.path(), format_bytes(bytes_.weights), state_limits_.max_tokens, format_bytes(bytes_.state),
-             format_bytes(bytes_.step), experts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
+  if (needed <= ram && (fits || !wants_arena)) return {};
+  std::string parts = on_host() ? parts_of_bytes() : format("host buffers of {} {}", device_->name(),
+                                                            format_bytes(needed));
+  if (on_host() && slots_.n_slots() > 0) parts += format(" + expert cache {}", format_bytes(cache.device + cache.host));
+  if (wants_arena) parts += format(" + experts {}", format_bytes(arena));
+  return Error{ErrorCode::kNoMemory,
+               format("{}: {} do not fit into the {} of RAM that may be used; {}lower --ctx, or set --ram-gib or "
+                      "--ram-headroom-gib",
+                      model_.path(), parts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
 }
 
 Status Engine::load() {
   if (config_.experts == ExpertPlace::kArena) {
-    ASSIGN_OR_RETURN(source_, experts::make_arena_source(model_, layout_, *device_, compute_->pool(), stats_));
+    ASSIGN_OR_RETURN(source_, experts::make_arena_source(model_, layout_, *host_, host_->compute().pool(), stats_));
   } else {
     ASSIGN_OR_RETURN(source_, experts::make_mapped_source(model_, layout_, stats_));
   }
@@ -121,30 +170,41 @@ Status Engine::load() {
                              .layout = layout_,
                              .source = *source_,
                              .device = *device_,
-                             .compute = *compute_,
+                             .compute = host_->compute(),
                              .stats = stats_,
                              .first = 0,
-                             .last = hp_.n_layers};
-  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
+                             .last = hp_.n_layers,
+                             .slots = slots_};
+  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options(slots_.n_slots() > 0)));
   const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
   pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
   return {};
 }
 
 std::string Engine::describe() const {
+  device::host::Compute& compute = host_->compute();
+  std::string cached;
+  if (slots_.n_slots() > 0) {
+    cached = format(", {} of them cached in {}", slots_.n_slots(), format_bytes(slots_.bytes()));
+  }
+  std::string used = format("{} of RAM in use", format_bytes(host_->used_bytes()));
+  if (machine_) {
+    used = format("{} of {} and {} of RAM in use", format_bytes(device_->used_bytes()), device_->name(),
+                  format_bytes(host_->used_bytes() + machine_->host_bytes()));
+  }
   return format(
-      "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}), other weights {}, "
-      "context {} tokens, {} of RAM in use",
+      "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}){}, other weights {}, "
+      "context {} tokens, {}",
       hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
-      kernels::isa_name(compute_->kernels().isa), compute_->pool().n_threads(), source_->name(),
-      format_bytes(layout_.total_bytes()), format_bytes(bytes_.weights), context(),
-      format_bytes(device_->used_bytes()));
+      kernels::isa_name(compute.kernels().isa), compute.pool().n_threads(), source_->name(),
+      format_bytes(layout_.total_bytes()), cached, format_bytes(bytes_.weights), context(), used);
 }
 
 Status Engine::finish_step() {
   Status status = part_->stream().synchronize();
   if (!status.ok()) part_->stream().reset();
   if (status.ok()) status = source_->health();
+  if (status.ok() && machine_) status = machine_->health();
   return status;
 }
 
@@ -189,7 +249,9 @@ Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
     part_->head(some);
     RETURN_IF_ERROR(finish_step());
     for (size_t i = 0; i < some.size(); i++) {
-      RETURN_IF_ERROR(sink(some[i], part_->logits(static_cast<int64_t>(i))));
+      RETURN_IF_ERROR(part_->logits(static_cast<int64_t>(i), [&](std::span<const float> row) {
+        return sink(some[i], row);
+      }));
     }
   }
   return {};

@@ -8,8 +8,11 @@
 
 #include "base/file.h"
 #include "base/stats.h"
+#include "device/host/host_device.h"
+#include "device/sim/machine.h"
 #include "engine/config.h"
 #include "gguf/gguf.h"
+#include "experts/slot_plan.h"
 #include "model/part.h"
 
 namespace strata::engine {
@@ -54,8 +57,13 @@ class Engine {
  private:
   explicit Engine(const gguf::Model& model, Stats& stats) : model_(model), stats_(stats) {}
   Status choose(const EngineConfig& config);
+  // Opens what the engine computes on: the host, which may use `ram`, and with --device sim a simulated device.
+  Status open_devices(uint64_t ram);
+  bool on_host() const { return device_ == host_.get(); }
+  Status choose_slots(uint64_t ram);
   Status choose_source(uint64_t ram);
-  model::PartOptions part_options() const;
+  std::string parts_of_bytes() const;
+  model::PartOptions part_options(bool cached) const;
   Status load();
   Status finish_step();
 
@@ -68,8 +76,10 @@ class Engine {
   model::StepLimits step_limits_;
   model::StateLimits state_limits_;
   model::PartBytes bytes_;
-  std::unique_ptr<device::Device> device_;
-  device::host::Compute* compute_ = nullptr;
+  experts::SlotPlan slots_;  // of the device's expert cache
+  std::unique_ptr<device::host::HostDevice> host_;
+  std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
+  device::Device* device_ = nullptr;                  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
   std::unique_ptr<model::Part> part_;
   std::unique_ptr<model::SequencePool> pool_;

@@ -1,6 +1,7 @@
 #include "model/part.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace strata::model {
 
@@ -13,7 +14,15 @@ Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptio
 namespace {
 
 experts::DispatchLimits dispatch_limits(const HParams& hp, const PartOptions& options) {
-  return {.max_rows = options.step.max_rows, .n_used = hp.route.n_used, .n_experts = hp.route.n_experts, .dim = hp.dim, .ffn = hp.expert_ffn};
+  return {.max_rows = options.step.max_rows,
+          .n_used = hp.route.n_used,
+          .n_experts = hp.route.n_experts,
+          .dim = hp.dim,
+          .ffn = hp.expert_ffn};
+}
+
+uint64_t logits_bytes(const HParams& hp, const PartOptions& options) {
+  return static_cast<uint64_t>(options.step.max_outputs) * static_cast<uint64_t>(hp.n_vocab) * sizeof(float);
 }
 
 }  // namespace
@@ -27,8 +36,17 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
   PartBytes bytes;
   bytes.weights = loader.allocated_bytes();
   bytes.state = StateMemory::bytes_needed(hp, first, last, options.state, options.kv_type);
-  bytes.step = StepInputs::bytes_needed(options.step, options.state) + act.bytes_needed(options.step) +
-               experts::Dispatch::bytes_needed(dispatch_limits(hp, options), true).total();
+  const experts::DispatchBytes dispatch =
+      experts::Dispatch::bytes_needed(dispatch_limits(hp, options), options.on_host && !options.cached);
+  const uint64_t inputs = StepInputs::bytes_needed(options.step, options.state);
+  bytes.step = inputs + act.bytes_needed(options.step) + dispatch.device;
+  bytes.host = inputs + dispatch.host;
+  if (options.on_host) {
+    bytes.step += std::exchange(bytes.host, 0);
+  } else {
+    bytes.host += WeightLoader::host_bytes_needed();
+    if (last == hp.n_layers) bytes.host += logits_bytes(hp, options);
+  }
   return bytes;
 }
 
@@ -40,15 +58,35 @@ Status Part::build() {
   ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
+  if (!spec_.device.host_accessible() && spec_.last == hp.n_layers) {
+    ASSIGN_OR_RETURN(host_logits_, spec_.device.allocate_host(logits_bytes(hp, options_), device::MemoryKind::kPinned,
+                                                              "logits"));
+  }
+  RETURN_IF_ERROR(build_experts());
+  RETURN_IF_ERROR(loader_.finish());
+  interrupt_task_ = {.name = "interrupt", .run = [this] { return check_interrupt(); }, .ranges = {}};
+  return capture_all();
+}
+
+Status Part::build_experts() {
+  if (options_.cached) {
+    const experts::CacheSpec spec{.device = spec_.device,
+                                  .stream = *stream_,
+                                  .source = spec_.source,
+                                  .layout = spec_.layout,
+                                  .stats = spec_.stats,
+                                  .min_slots = options_.cache_min_slots};
+    ASSIGN_OR_RETURN(cache_, experts::ExpertCache::create(spec, spec_.slots));
+    RETURN_IF_ERROR(cache_->fill());
+  }
   ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create({.device = spec_.device,
                                                          .compute = spec_.compute,
                                                          .source = spec_.source,
                                                          .layout = spec_.layout,
-                                                         .limits = dispatch_limits(hp, options_),
-                                                         .stats = spec_.stats}));
-  stream_ = spec_.device.make_stream("compute");
-  interrupt_task_ = {.name = "interrupt", .run = [this] { return check_interrupt(); }, .ranges = {}};
-  return capture_all();
+                                                         .limits = dispatch_limits(spec_.hp, options_),
+                                                         .stats = spec_.stats,
+                                                         .cache = cache_.get()}));
+  return {};
 }
 
 Status Part::check_interrupt() const {
@@ -131,12 +169,10 @@ void Part::head(std::span<const int32_t> rows) {
   } else {
     network_->enqueue_head(context(*stream_, options_.step.max_rows), shape.rows);
   }
-}
-
-std::span<const float> Part::logits(int64_t i) const {
-  ASSERT(spec_.device.host_accessible());
-  const device::View<float> logits = act_.view(Act::kLogits, options_.step.max_outputs, spec_.hp.n_vocab);
-  return {logits.row(i), static_cast<size_t>(spec_.hp.n_vocab)};
+  if (!host_logits_) return;
+  const device::View<float> logits = logits_view();
+  stream_->copy(*host_logits_, 0, *logits.memory, logits.offset,
+                rows.size() * static_cast<size_t>(spec_.hp.n_vocab) * sizeof(float));
 }
 
 }  // namespace strata::model

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "device/device.h"
 #include "device/host/compute.h"
+#include "experts/cache.h"
 #include "model/network.h"
 
 namespace strata::model {
@@ -19,6 +20,9 @@ struct PartOptions {
   kernels::KvType kv_type = kernels::KvType::kF32;
   NumericOptions numeric;
   bool use_graphs = true;  // replay captured steps; else enqueue every step anew (the same operations)
+  bool on_host = true;     // the device is one whose memory the host can read
+  bool cached = false;     // some experts lie in a cache on the device
+  int64_t cache_min_slots = 0;
 };
 
 // What a part is made from; all of it outlives the part.
@@ -33,14 +37,16 @@ struct PartSpec {
   Stats& stats;
   int first;
   int last;
+  experts::SlotPlan slots;  // the experts of the device's cache, if options say cached
 };
 
-// Device memory of a part.
+// Memory of a part, but for its expert cache.
 struct PartBytes {
   uint64_t weights = 0;
   uint64_t state = 0;  // KV cache and recurrent state
   uint64_t step = 0;   // inputs, activations, expert rows
-  uint64_t total() const { return weights + state + step; }
+  uint64_t host = 0;   // of the host, if the device has memory of its own
+  uint64_t device() const { return weights + state + step; }
 };
 
 // Used by one thread. Allocates everything when created; a step allocates nothing.
@@ -64,16 +70,32 @@ class Part {
   // Asked before every layer; true ends the step with kCancelled. Empty for never. Must be safe to call while a step
   // runs.
   void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
-  // After head() and a synchronize of the stream: logits of the i-th chosen row.
-  std::span<const float> logits(int64_t i) const;
+  // After head() and a synchronize of the stream: read(std::span<const float>) -> Status is given the logits of the i-th
+  // chosen row, which are there while it runs.
+  template <class Read>
+  Status logits(int64_t i, const Read& read) const {
+    ASSERT(i < options_.step.max_outputs);
+    const device::View<float> logits = logits_view();
+    if (!host_logits_) return read(std::span<const float>(logits.row(i), static_cast<size_t>(logits.cols)));
+    const size_t n = static_cast<size_t>(logits.cols);
+    return read(host_logits_->read<float>(static_cast<size_t>(i) * n * sizeof(float), n).span());
+  }
+  // Null when no experts are cached.
+  const experts::ExpertCache* cache() const { return cache_.get(); }
 
  private:
   Part(const PartSpec& spec, const PartOptions& options)
-      : spec_(spec), options_(options), loader_(spec.model, spec.device, options.numeric.round_activations) {}
+      : spec_(spec), options_(options), stream_(spec.device.make_stream("compute")),
+        loader_(spec.model, spec.device, *stream_, options.numeric.round_activations) {}
   Status build();
+  Status build_experts();
   Status capture_all();
   Status check_interrupt() const;
   StepContext context(device::Stream& stream, int64_t rows) const;
+  // [max_outputs][n_vocab], packed.
+  device::View<float> logits_view() const {
+    return act_.view(Act::kLogits, options_.step.max_outputs, spec_.hp.n_vocab);
+  }
   void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const;
   // A shape of steps and the graph that was captured for it.
   struct Shape {
@@ -86,13 +108,15 @@ class Part {
 
   PartSpec spec_;
   PartOptions options_;
+  std::unique_ptr<device::Stream> stream_;
   WeightLoader loader_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<StateMemory> state_;
   std::unique_ptr<StepInputs> inputs_;
   Activations act_;
+  std::unique_ptr<experts::ExpertCache> cache_;
   std::unique_ptr<experts::Dispatch> dispatch_;
-  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::HostBuffer> host_logits_;  // where the host cannot read those of the device
   std::function<bool()> interrupt_;
   device::HostTask interrupt_task_;
   std::vector<Shape> layer_shapes_, head_shapes_;  // ascending rows

@@ -23,7 +23,7 @@ StepInputs::Offsets StepInputs::layout(const StepLimits& limits, const StateLimi
 }
 
 uint64_t StepInputs::bytes_needed(const StepLimits& limits, const StateLimits& state) {
-  return 2 * layout(limits, state)[kFields] * sizeof(int32_t);
+  return layout(limits, state)[kFields] * sizeof(int32_t);
 }
 
 Result<std::unique_ptr<StepInputs>> StepInputs::create(device::Device& device, const StepLimits& limits,

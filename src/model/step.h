@@ -27,7 +27,7 @@ class StepInputs {
  public:
   static Result<std::unique_ptr<StepInputs>> create(device::Device& device, const StepLimits& limits,
                                                     const StateLimits& state);
-  // What create() allocates.
+  // What create() allocates on the device; and as much again of pinned host memory.
   static uint64_t bytes_needed(const StepLimits& limits, const StateLimits& state);
 
   // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have

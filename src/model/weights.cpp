@@ -1,5 +1,6 @@
 #include "model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -11,6 +12,7 @@ namespace {
 constexpr size_t kSlabBytes = 4 * kMiB;
 constexpr size_t kSmallTensor = kMiB;
 constexpr size_t kAlignment = 64;
+constexpr size_t kUploadPiece = 4 * kMiB;
 
 }  // namespace
 
@@ -41,6 +43,28 @@ Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::stri
   return place;
 }
 
+Status WeightLoader::put(const Place& place, size_t offset, size_t bytes, const ReadBytes& read) {
+  if (measures()) return {};
+  if (device_->host_accessible()) return read(0, {place.memory->address() + place.offset + offset, bytes});
+  if (!uploader_) {
+    ASSIGN_OR_RETURN(uploader_, device::Uploader::create(*device_, *stream_, kUploadPiece, "weights on their way"));
+  }
+  for (size_t at = 0; at < bytes; at += kUploadPiece) {
+    const auto read_piece = [&](std::span<std::byte> to) { return read(at, to); };
+    RETURN_IF_ERROR(uploader_->put(*place.memory, place.offset + offset + at, std::min(kUploadPiece, bytes - at),
+                                   read_piece));
+  }
+  return {};
+}
+
+uint64_t WeightLoader::host_bytes_needed() { return device::Uploader::bytes_needed(kUploadPiece); }
+
+Status WeightLoader::finish() {
+  RETURN_IF_ERROR(stream_->synchronize());
+  uploader_.reset();
+  return {};
+}
+
 Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint64_t ne0, uint64_t ne1) const {
   const gguf::TensorInfo* t = model_.find_tensor(name);
   if (t == nullptr) return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing", model_.path(), name)};
@@ -58,7 +82,7 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint
 Result<device::Weight> WeightLoader::matrix(const std::string& name, int64_t cols, int64_t rows) {
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
   ASSIGN_OR_RETURN(const Place place, allocate(t->bytes, name));
-  if (!measures()) RETURN_IF_ERROR(model_.read(*t, 0, {place.address(), t->bytes}));
+  RETURN_IF_ERROR(put(place, 0, t->bytes, [&](size_t at, std::span<std::byte> to) { return model_.read(*t, at, to); }));
   return device::Weight{place.memory, place.offset, t->type, rows, cols, t->row_bytes, rounding(t->type)};
 }
 
@@ -70,9 +94,9 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
   for (int64_t i = 0; i < n && !measures();) {
     int64_t run = 1;  // rows that stand side by side in both orders are read at once
     while (i + run < n && order[static_cast<size_t>(i + run)] == order[static_cast<size_t>(i)] + run) run++;
-    RETURN_IF_ERROR(model_.read(
-        *t, static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes,
-        {place.address() + static_cast<size_t>(i) * t->row_bytes, static_cast<size_t>(run) * t->row_bytes}));
+    const uint64_t first = static_cast<uint64_t>(order[static_cast<size_t>(i)]) * t->row_bytes;
+    RETURN_IF_ERROR(put(place, static_cast<size_t>(i) * t->row_bytes, static_cast<size_t>(run) * t->row_bytes,
+                        [&](size_t at, std::span<std::byte> to) { return model_.read(*t, first + at, to); }));
     i += run;
   }
   return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes, rounding(t->type)};
@@ -95,7 +119,11 @@ Result<device::In<float>> WeightLoader::optional_vector(const std::string& name,
 
 Result<device::In<float>> WeightLoader::constant(const std::string& name, const std::vector<float>& values) {
   ASSIGN_OR_RETURN(const Place place, allocate(values.size() * sizeof(float), name));
-  if (!measures()) std::memcpy(place.address(), values.data(), values.size() * sizeof(float));
+  const auto copy = [&](size_t at, std::span<std::byte> to) -> Status {
+    std::memcpy(to.data(), reinterpret_cast<const std::byte*>(values.data()) + at, to.size());
+    return {};
+  };
+  RETURN_IF_ERROR(put(place, 0, values.size() * sizeof(float), copy));
   const int64_t n = static_cast<int64_t>(values.size());
   return device::In<float>(device::View<float>{place.memory, place.offset, 1, n, n});
 }

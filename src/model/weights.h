@@ -1,12 +1,15 @@
 // Loads a part's tensors into its device's memory.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "device/device.h"
+#include "device/uploader.h"
 #include "device/view.h"
 #include "device/weight.h"
 #include "gguf/gguf.h"
@@ -18,9 +21,10 @@ namespace strata::model {
 // the same way, but allocates and reads nothing: its weights are for their shapes only.
 class WeightLoader {
  public:
-  // `round_activations`: products with matrices whose type has integer products use those.
-  WeightLoader(const gguf::Model& model, device::Device& device, bool round_activations)
-      : model_(model), device_(&device), round_activations_(round_activations) {}
+  // `round_activations`: products with matrices whose type has integer products use those. Where the host cannot read
+  // the device's memory, bytes go there through pinned buffers, in the order of `stream`.
+  WeightLoader(const gguf::Model& model, device::Device& device, device::Stream& stream, bool round_activations)
+      : model_(model), device_(&device), stream_(&stream), round_activations_(round_activations) {}
   static WeightLoader measuring(const gguf::Model& model) { return WeightLoader(model); }
 
   // A matrix of any float or block type, as its bytes stand in the file.
@@ -41,13 +45,16 @@ class WeightLoader {
   const gguf::Model& model() const { return model_; }
   // Device memory taken (or, measuring, needed): tensors and the slabs that small ones share.
   uint64_t allocated_bytes() const { return allocated_bytes_; }
+  // Host memory that loading takes on a device whose memory the host cannot read, until finish().
+  static uint64_t host_bytes_needed();
+  // Waits until everything is in place, and gives the pinned buffers back. Nothing is loaded afterwards.
+  Status finish();
 
  private:
   explicit WeightLoader(const gguf::Model& model) : model_(model) {}
   struct Place {
     device::Memory* memory;
     size_t offset;
-    std::byte* address() const { return memory->address() + offset; }
   };
   bool measures() const { return device_ == nullptr; }
   device::Rounding rounding(quant::Type type) const {
@@ -56,12 +63,17 @@ class WeightLoader {
   }
   Result<Place> allocate(size_t bytes, const std::string& name);
   Result<device::Memory*> new_buffer(size_t bytes, const std::string& name);
+  // Puts `bytes` bytes to a place (`offset` bytes into it): read(at, to) gives those from `at` on.
+  using ReadBytes = std::function<Status(size_t at, std::span<std::byte> to)>;
+  Status put(const Place& place, size_t offset, size_t bytes, const ReadBytes& read);
   Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1) const;
 
   const gguf::Model& model_;
   device::Device* device_ = nullptr;  // null: measuring
+  device::Stream* stream_ = nullptr;
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
   bool round_activations_ = false;
+  std::unique_ptr<device::Uploader> uploader_;
   device::Memory* slab_ = nullptr;  // where small tensors go
   size_t slab_used_ = 0;
   uint64_t allocated_bytes_ = 0;
