@@ -1,27 +1,36 @@
 // Rounding activations to 8 bits, and sixteen rounded rows as a tile. The formats are in kernels/q8.h.
 #pragma once
 
+#include "kernels/cpu/q8/format.inl.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/q8.h"
 
 namespace strata::kernels::STRATA_ISA_NS {
 
-// Largest magnitude of n values and whether all are numbers; n is a multiple of 32.
-static float largest_magnitude(const float* x, int n, bool* numbers) {
-  Vec best = Vec::zero();
+// The extremes of n values, 0 among them, and whether all are numbers; n is a multiple of 32.
+struct Extremes {
+  float most;
+  float least;
+  bool numbers;
+};
+static Extremes extremes(const float* x, int n) {
+  Vec most = Vec::zero(), least = Vec::zero();
   Vec poison = Vec::zero();  // 0 * x: NaN for what is not finite
   for (int i = 0; i < n; i += Vec::kLanes) {
     const Vec v = Vec::load(x + i);
-    best = best.max(v.abs());
+    most = most.max(v);
+    least = least.min(v);
     poison = poison.fma(v, Vec::zero());
   }
-  float lane[Vec::kLanes];
-  best.store(lane);
-  float largest = 0;
-  for (const float l : lane) largest = l > largest ? l : largest;
-  const float bad = sum(poison);
-  *numbers = bad == 0;
-  return largest;
+  float high[Vec::kLanes], low[Vec::kLanes];
+  most.store(high);
+  least.store(low);
+  Extremes all{0, 0, sum(poison) == 0};
+  for (int l = 0; l < Vec::kLanes; l++) {
+    all.most = high[l] > all.most ? high[l] : all.most;
+    all.least = low[l] < all.least ? low[l] : all.least;
+  }
+  return all;
 }
 
 // codes[i] = round-half-even(x[i] * inverse), clamped to [-127, 127].
@@ -54,29 +63,31 @@ static float rounded_to_half(float x) {
 }
 
 static int16_t sum_of_16(const int8_t* codes) {
-  int total = 0;
-  for (int i = 0; i < 16; i++) total += codes[i];
-  return static_cast<int16_t>(total);
+  // Codes with 128 added are unsigned, and their absolute differences from 0 are summed by eights.
+  const __m128i shifted = (Codes{load_codes(codes)} ^ splat(0x80)).v;
+  const __m128i eights = _mm_sad_epu8(shifted, _mm_setzero_si128());
+  const int total = _mm_cvtsi128_si32(eights) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(eights, eights));
+  return static_cast<int16_t>(total - 16 * 128);
 }
 
 // The first element of largest magnitude.
-static float signed_largest(const float* x, int n, float magnitude) {
+static float signed_largest(const float* x, int n, const Extremes& all) {
+  if (all.most != -all.least) return all.most > -all.least ? all.most : all.least;
   for (int i = 0; i < n; i++) {
-    if (std::fabs(x[i]) == magnitude) return x[i];
+    if (std::fabs(x[i]) == all.most) return x[i];
   }
   return 0;
 }
 
 // d and codes of n elements that share them.
 static float quantize_group(ActFormat format, const float* x, int n, int8_t* codes) {
-  bool numbers;
-  const float largest = largest_magnitude(x, n, &numbers);
-  if (!numbers) {
+  const Extremes all = extremes(x, n);
+  if (!all.numbers) {
     std::memset(codes, 1, static_cast<size_t>(n));
     return __builtin_nanf("");
   }
-  const float d = largest / 127.0f;
-  const float inverse = format == ActFormat::kSuper ? -127.0f / signed_largest(x, n, largest) : 1.0f / d;
+  const float d = (all.most > -all.least ? all.most : -all.least) / 127.0f;
+  const float inverse = format == ActFormat::kSuper ? -127.0f / signed_largest(x, n, all) : 1.0f / d;
   if (!(std::fabs(inverse) < __builtin_inff())) {  // all zero, or as good as
     std::memset(codes, 0, static_cast<size_t>(n));
     return 0;

@@ -97,6 +97,10 @@ constexpr Q8Format block_format_q8(quant::Type type, int offset, bool addends = 
       type, Q8Class::kBlock, {}, {unpack_blocks<kBytes, kElems, kGroupElems, kBlock>, kGroupElems, offset, addends}};
 }
 
+#if defined(__AVX2__)
+inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i_u*>(p)); }
+inline void store256(uint8_t* to, __m256i codes) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), codes); }
+#endif
 inline void store_codes(uint8_t* to, Codes codes) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), codes.v); }
 
 // Sixteen unsigned bytes (kSigned: signed) as int16.

@@ -45,6 +45,13 @@ inline void unpack_q4_k(const uint8_t* block, const SuperPanel& out) {
   *out.d = f16_at(block);
   *out.dmin = f16_at(block + 2);
   const uint8_t* qs = block + 16;
+#if defined(__AVX2__)
+  for (uint8_t* codes = out.codes; codes < out.codes + kSuperCols; codes += 64, qs += 32) {
+    const __m256i both = load256(qs), nibble = _mm256_set1_epi8(15);
+    store256(codes, _mm256_and_si256(both, nibble));
+    store256(codes + 32, _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble));
+  }
+#else
   for (uint8_t* codes = out.codes; codes < out.codes + kSuperCols; codes += 64, qs += 32) {
     const Codes low = load_codes(qs), high = load_codes(qs + 16);
     store_codes(codes, low_nibbles(low));
@@ -52,6 +59,7 @@ inline void unpack_q4_k(const uint8_t* block, const SuperPanel& out) {
     store_codes(codes + 32, high_nibbles(low));
     store_codes(codes + 48, high_nibbles(high));
   }
+#endif
 }
 
 inline void unpack_q5_k(const uint8_t* block, const SuperPanel& out) {
@@ -78,6 +86,17 @@ inline void unpack_q6_k(const uint8_t* block, const SuperPanel& out) {
   for (int half = 0; half < 2; half++, codes += 128) {
     const uint8_t* ql = block + 64 * half;
     const uint8_t* qh = block + 128 + 32 * half;
+#if defined(__AVX2__)
+    const __m256i nibble = _mm256_set1_epi8(15), bits = _mm256_set1_epi8(0x30);
+    const __m256i a = load256(ql), b = load256(ql + 32), upper = load256(qh);
+    const auto join = [&](__m256i four, __m256i two) {
+      return _mm256_or_si256(_mm256_and_si256(four, nibble), _mm256_and_si256(two, bits));
+    };
+    store256(codes, join(a, _mm256_slli_epi16(upper, 4)));
+    store256(codes + 32, join(b, _mm256_slli_epi16(upper, 2)));
+    store256(codes + 64, join(_mm256_srli_epi16(a, 4), upper));
+    store256(codes + 96, join(_mm256_srli_epi16(b, 4), _mm256_srli_epi16(upper, 2)));
+#else
     for (int u = 0; u < 2; u++) {
       const Codes a = load_codes(ql + 16 * u), b = load_codes(ql + 32 + 16 * u);
       const Codes upper = load_codes(qh + 16 * u);
@@ -87,6 +106,7 @@ inline void unpack_q6_k(const uint8_t* block, const SuperPanel& out) {
       store_codes(to + 64, high_nibbles(a) | (upper & splat(0x30)));
       store_codes(to + 96, high_nibbles(b) | field(upper, 2, 0x30));
     }
+#endif
   }
 }
 

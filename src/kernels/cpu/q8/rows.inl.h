@@ -58,7 +58,6 @@ inline int32_t sum_lanes(__m256i x) {
   const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
-inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i_u*>(p)); }
 #endif
 
 #if defined(__AVX512F__)
