@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "kernels/kv_type.h"
 #include "kernels/q8.h"
 #include "quant/type.h"
 
@@ -27,10 +28,6 @@ struct Matrix {
   size_t row_bytes;
 };
 
-// KV cache element types.
-enum class KvType { kF32, kF16 };
-inline size_t kv_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
-
 // How router logits become expert weights (specs of MoE models: softmax, sigmoid, softmax over the selected k).
 enum class Gating { kSoftmax = 1, kSigmoid = 2, kSoftmaxSelected = 3 };
 struct RouteParams {
@@ -43,12 +40,14 @@ struct RouteParams {
   int n_groups_used;
 };
 
-// Attention of the query heads that share one KV head, for one row. Keys [first, last] (positions) are visible.
+// Attention of the query heads that share one KV head, for consecutive tokens of one sequence.
 struct AttentionArgs {
-  const float* q;              // [n_q][q_stride], head_dim values each, already scaled by nothing
+  const float* q;              // row r, head h: head_dim values at r * q_row_stride + h * q_stride, not scaled
+  int64_t q_row_stride;
   int64_t q_stride;
+  int n_rows;                  // tokens
   int n_q;                     // query heads of this KV head
-  int head_dim;                // of keys and queries
+  int head_dim;                // of keys and queries; a multiple of kv_block(type), as value_dim is
   int value_dim;               // of values and outputs
   KvType type;
   const uint8_t* k;            // first byte of the layer's key blocks: [block][block_tokens][k_token_bytes]
@@ -58,16 +57,33 @@ struct AttentionArgs {
   size_t k_head_offset;        // bytes from a token's start to this head's key
   size_t v_head_offset;
   const int32_t* block_table;  // block of positions [i*block_tokens, (i+1)*block_tokens)
-  int block_tokens;
-  int64_t first, last;         // visible positions, inclusive; first <= last
+  int block_tokens;            // divides kAttentionSpan
+  int64_t position;            // of row 0; row r is at position + r
+  int64_t window;              // a row at position p sees positions (p - window, p]; 0: all of [0, p]
   float scale;                 // scores are scale * q.k
   const float* sinks;          // one logit per query head that joins the softmax without a value, or null
-  float* out;                  // [n_q][out_stride], value_dim values each
+  float* out;                  // row r, head h: value_dim values at r * out_row_stride + h * out_stride
+  int64_t out_row_stride;
   int64_t out_stride;
-  float* scratch;              // attention_scratch(n_q, value_dim, block_tokens) floats
+  float* scratch;              // attention_scratch(n_rows * n_q, head_dim, value_dim, block_tokens) floats
 };
-inline int64_t attention_scratch(int n_q, int value_dim, int block_tokens) {
-  return int64_t{n_q} * (value_dim + block_tokens + 2);
+// A row's softmax is formed apart for each span of this many positions (from multiples of it on) and then joined, in
+// order of the spans: they can be shared out without changing a bit.
+inline constexpr int64_t kAttentionSpan = 512;
+// Spans that hold a position of [first, last].
+inline int64_t attention_spans(int64_t first, int64_t last) {
+  return last / kAttentionSpan - first / kAttentionSpan + 1;
+}
+// A row in whole vectors of any instruction set.
+inline int64_t attention_width(int64_t dim) { return (dim + 15) / 16 * 16; }
+// Floats of the softmaxes of n queries over one span.
+inline int64_t attention_state(int64_t n_queries, int value_dim) {
+  return n_queries * (attention_width(value_dim) + 2);
+}
+inline int64_t attention_scratch(int64_t n_queries, int head_dim, int value_dim, int block_tokens) {
+  return n_queries * (attention_width(head_dim) + attention_width(block_tokens) + 1) +
+         block_tokens * (attention_width(head_dim) + attention_width(value_dim)) +
+         2 * attention_state(n_queries, value_dim);
 }
 
 // Inputs of the gated delta rule for one value head over n_tokens consecutive tokens of a sequence.
@@ -138,11 +154,17 @@ struct Kernels {
   // x[i] *= silu(gate[i])
   void (*silu_gate)(float* x, const float* gate, int64_t n);
 
-  // Converts n float32 values into KV cache elements (f16: round to nearest even, clamped to +-65504).
+  // Converts n float32 values (a multiple of kv_block(type)) into KV cache elements: f16 and bf16 rounded to nearest
+  // even, f16 cut at +-65504; q8_0 as quant's encoder of that type makes them.
   void (*kv_store)(KvType type, const float* x, uint8_t* dst, int64_t n);
-  // Softmax attention as in AttentionArgs, computed block by block with a running maximum; block borders are at
-  // multiples of block_tokens of the absolute position, so a row's bits depend on its own visible keys only.
+  // Softmax attention as in AttentionArgs, over blocks with a running maximum and over spans of kAttentionSpan; both
+  // lie at multiples of their length in absolute position, and a row's bits depend on its own visible keys only.
   void (*attention)(const AttentionArgs& args);
+  // The same in two steps, for one row (n_rows 1), with the same bits. First each span that holds visible positions, in
+  // any order and on any thread, into a state of attention_state(n_q, value_dim) floats; then all of them, `states` in
+  // order of the spans, state_stride floats from one to the next.
+  void (*attention_span)(const AttentionArgs& args, int64_t span, float* state);
+  void (*attention_join)(const AttentionArgs& args, float* states, int64_t state_stride);
 
   // One token of the causal depthwise convolution over n_channels, kernel K (taps of a channel contiguous, the last one
   // multiplies the current value): y[c] = silu(sum_j w[c*K+j] * column_j[c]). state [n_channels][K-1], oldest first,

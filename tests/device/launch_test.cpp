@@ -337,7 +337,7 @@ class FootprintTest : public testing::TestWithParam<kernels::KvType> {
 
   HostDevice device_{host_options()};
   OpCase case_{device_, "", 0};
-  PagedShape shape_{.key_dim = 6, .value_dim = 4, .type = GetParam()};
+  PagedShape shape_{.key_dim = 32, .value_dim = 64, .type = GetParam()};
   Paged paged_{case_, shape_};
 };
 
@@ -375,8 +375,8 @@ TEST_P(FootprintTest, AttentionReadsTheVisibleTokensOfItsRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(KvTypes, FootprintTest, testing::Values(kernels::KvType::kF32, kernels::KvType::kF16),
-                         [](const auto& tested) { return tested.param == kernels::KvType::kF32 ? "F32" : "F16"; });
+INSTANTIATE_TEST_SUITE_P(KvTypes, FootprintTest, testing::ValuesIn(kernels::kKvTypes),
+                         [](const auto& tested) { return kernels::kv_type_name(tested.param); });
 
 TEST(Footprint, ExpertFfnReadsTheSlotsOfTheExpertsOfItsRows) {
   HostDevice device(host_options());

@@ -119,16 +119,12 @@ void rope_append(Device& device, OpCases& cases, const RopeForm& form) {
         const double value = head.values[static_cast<size_t>(d)];
         const double off = roundings * 4 * head.size;
         wants.push_back({x + d, value, off});
-        const size_t element = kernels::kv_bytes(shape.type);
-        wants.push_back({static_cast<const std::byte*>(paged.key_address(token)) + static_cast<size_t>(i) * element,
-                         value, f16 ? off + std::abs(value) * 0x1p-11 + 0x1p-25 : off,
+        wants.push_back({paged.key_address(token, i), value, f16 ? off + std::abs(value) * 0x1p-11 + 0x1p-25 : off,
                          f16 ? Want::Kind::kF16 : Want::Kind::kF32});
       }
       for (int64_t i = 0; i < v->cols(); i++) {
-        const size_t element = kernels::kv_bytes(shape.type);
         const float x = v->at(r, i);
-        wants.push_back({static_cast<const std::byte*>(paged.value_address(token)) + static_cast<size_t>(i) * element,
-                         f16 ? quant::f16_to_f32(quant::f32_to_f16(x)) : x, 0,
+        wants.push_back({paged.value_address(token, i), f16 ? quant::f16_to_f32(quant::f32_to_f16(x)) : x, 0,
                          f16 ? Want::Kind::kF16 : Want::Kind::kF32});
       }
     }
@@ -225,6 +221,13 @@ void add_attention_cases(Device& device, OpCases& cases) {
   attention(device, cases, {"_window_of_a_block", {.key_dim = 16, .value_dim = 16}, 2, 4});
   attention(device, cases, {"_sinks_f16", {.key_dim = 20, .value_dim = 20, .type = KvType::kF16}, 4, 0, true});
   attention(device, cases, {"_gated", {.n_kv_heads = 1, .key_dim = 12, .value_dim = 9}, 3, 0, false, true});
+  attention(device, cases, {"_bf16", {.key_dim = 20, .value_dim = 24, .type = KvType::kBf16}, 4});
+  // Contexts of several spans, with fewer (row, KV head) items than three threads would want.
+  attention(device, cases,
+            {"_spans_q8_0", {.n_kv_heads = 1, .key_dim = 32, .value_dim = 64, .type = KvType::kQ8_0,
+                             .block_tokens = 32, .max_position = 1300}, 3, 0, true, false});
+  attention(device, cases,
+            {"_spans_window", {.n_kv_heads = 1, .key_dim = 8, .value_dim = 8, .max_position = 1300}, 2, 600});
   attention(device, cases,
             {"_all", {.key_dim = 32, .value_dim = 24, .type = KvType::kF16, .max_position = 70}, 8, 33, true, true});
 }

@@ -28,13 +28,8 @@ class Paged {
         live(c.count_grid()), positions(c.grid<int32_t>(1, s.bucket)), slots(c.grid<int32_t>(1, s.bucket)),
         table(c.grid<int32_t>(kSlots, blocks_per_slot)) {
     const int64_t tokens = n_blocks * s.block_tokens;
-    if (s.type == kernels::KvType::kF32) {
-      k32 = c.packed<float>(tokens, int64_t{s.n_kv_heads} * s.key_dim);
-      v32 = c.packed<float>(tokens, int64_t{s.n_kv_heads} * s.value_dim);
-    } else {
-      k16 = c.packed<uint16_t>(tokens, int64_t{s.n_kv_heads} * s.key_dim);
-      v16 = c.packed<uint16_t>(tokens, int64_t{s.n_kv_heads} * s.value_dim);
-    }
+    k = c.packed<uint8_t>(tokens, bytes_of_row(s.key_dim));
+    v = c.packed<uint8_t>(tokens, bytes_of_row(s.value_dim));
   }
 
   // The step's rows: any slot, any position, no two rows at the same place.
@@ -68,16 +63,17 @@ class Paged {
   }
   int64_t token_of_row(int64_t r) const { return token(slots->at(0, r), positions->at(0, r)); }
 
-  float key(int64_t token, int64_t i) const { return k32 ? k32->at(token, i) : quant::f16_to_f32(k16->at(token, i)); }
-  float value(int64_t token, int64_t i) const { return v32 ? v32->at(token, i) : quant::f16_to_f32(v16->at(token, i)); }
-  const void* key_address(int64_t token) const { return k32 ? static_cast<void*>(k32->row(token)) : k16->row(token); }
-  const void* value_address(int64_t token) const { return v32 ? static_cast<void*>(v32->row(token)) : v16->row(token); }
+  float key(int64_t token, int64_t i) const { return element(k->row(token), i); }
+  float value(int64_t token, int64_t i) const { return element(v->row(token), i); }
+  // Of element i; types without blocks only.
+  const void* key_address(int64_t token, int64_t i) const { return k->row(token) + kernels::kv_bytes(shape.type, i); }
+  const void* value_address(int64_t token, int64_t i) const { return v->row(token) + kernels::kv_bytes(shape.type, i); }
 
   device::RowMap row_map() const { return {live->view(), positions->view(), slots->view(), table->view()}; }
   device::KvBlocks kv() const {
     device::KvBlocks kv;
-    kv.k = k32 ? k32->memory() : k16->memory();
-    kv.v = v32 ? v32->memory() : v16->memory();
+    kv.k = k->memory();
+    kv.v = v->memory();
     kv.type = shape.type;
     kv.block_tokens = shape.block_tokens;
     kv.n_blocks = static_cast<int>(n_blocks);
@@ -91,21 +87,33 @@ class Paged {
   int64_t blocks_per_slot;
   int64_t n_blocks;
   std::shared_ptr<Grid<int32_t>> live, positions, slots, table;
-  std::shared_ptr<Grid<float>> k32, v32;
-  std::shared_ptr<Grid<uint16_t>> k16, v16;
+  std::shared_ptr<Grid<uint8_t>> k, v;  // [tokens][bytes]
 
  private:
+  int64_t bytes_of_row(int dim) const {
+    return static_cast<int64_t>(kernels::kv_bytes(shape.type, int64_t{shape.n_kv_heads} * dim));
+  }
+  float element(const uint8_t* row, int64_t i) const {
+    using kernels::KvType;
+    const auto at = [&](int64_t n) { return row + kernels::kv_bytes(shape.type, n); };
+    switch (shape.type) {
+      case KvType::kF32: return load_le<float>(at(i));
+      case KvType::kF16: return quant::f16_to_f32(load_le<uint16_t>(at(i)));
+      case KvType::kBf16: return quant::bf16_to_f32(load_le<uint16_t>(at(i)));
+      case KvType::kQ8_0: break;
+    }
+    const uint8_t* block = at(i / 32 * 32);
+    return quant::f16_to_f32(load_le<uint16_t>(block)) * static_cast<int8_t>(block[2 + i % 32]);
+  }
   void fill_token(int64_t token, Random& random) const {
-    const auto fill = [&](const auto& f32, const auto& f16) {
-      const int64_t n = f32 ? f32->cols() : f16->cols();
-      for (int64_t i = 0; i < n; i++) {
-        const auto x = static_cast<float>(random.normal());
-        if (f32) f32->at(token, i) = x;
-        else f16->at(token, i) = quant::f32_to_f16(x);
-      }
+    const auto fill = [&](uint8_t* to, int dim) {
+      std::vector<float> row(static_cast<size_t>(shape.n_kv_heads * dim));
+      for (float& x : row) x = static_cast<float>(random.normal());
+      const auto n = static_cast<int64_t>(row.size());
+      kernels::kernels_for(kernels::Isa::kScalar).kv_store(shape.type, row.data(), to, n);
     };
-    fill(k32, k16);
-    fill(v32, v16);
+    fill(k->row(token), shape.key_dim);
+    fill(v->row(token), shape.value_dim);
   }
 };
 

@@ -45,7 +45,8 @@ TEST(Select, UnknownNamesListTheAllowedOnes) {
 TEST(Select, TablesAreComplete) {
   test::for_each_isa([](const Kernels& k) {
     EXPECT_TRUE(k.decode && k.matmul && k.dot && k.axpy && k.rms_norm && k.l2_norm && k.rope);
-    EXPECT_TRUE(k.silu_mul && k.swiglu_clamped && k.sigmoid_mul && k.silu_gate && k.kv_store && k.attention);
+    EXPECT_TRUE(k.silu_mul && k.swiglu_clamped && k.sigmoid_mul && k.silu_gate);
+    EXPECT_TRUE(k.kv_store && k.attention && k.attention_span && k.attention_join);
     EXPECT_TRUE(k.conv_step && k.delta_step && k.delta_chunk);
   });
 }

@@ -83,7 +83,7 @@ class JsonReporter final : public ModelBenchReporter {
              {"model_bytes", head.model_bytes},
              {"cpu", head.cpu_name},
              {"chunk", head.options.config.chunk},
-             {"kv_type", head.options.config.kv_type == kernels::KvType::kF32 ? "f32" : "f16"},
+             {"kv_type", kernels::kv_type_name(head.options.config.kv_type)},
              {"isa", head.options.config.isa},
              {"repetitions", head.options.repetitions},
              {"engines", Json::array()},

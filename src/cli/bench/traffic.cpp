@@ -64,7 +64,7 @@ void Traffic::add_tensors(const gguf::Model& model, const experts::ExpertLayout&
 }
 
 void Traffic::add_context(const model::HParams& hp, kernels::KvType kv_type) {
-  kv_token_bytes_ = static_cast<uint64_t>(hp.k_width() + hp.v_width()) * kernels::kv_bytes(kv_type);
+  kv_token_bytes_ = kernels::kv_bytes(kv_type, hp.k_width()) + kernels::kv_bytes(kv_type, hp.v_width());
   const auto state_bytes = static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
   for (size_t layer = 0; layer < static_cast<size_t>(hp.n_layers); layer++) {
     if (hp.recurrent[layer]) {

@@ -62,6 +62,8 @@ struct RopeAppend {
     ASSERT(cos_sin.cols <= kv.key_dim);
     ASSERT(n_heads % kv.n_kv_heads == 0);
     ASSERT(rows.positions.cols >= q.rows);
+    ASSERT(kv.key_dim % kernels::kv_block(kv.type) == 0);
+    ASSERT(kv.value_dim % kernels::kv_block(kv.type) == 0);
   }
   void footprint(RangeSink& sink) const;
 };
@@ -98,6 +100,9 @@ struct Attention {
     ASSERT(!gated || q_head_stride >= kv.key_dim + kv.value_dim);
     ASSERT(sinks.empty() || sinks.cols == n_heads);
     ASSERT(!overlap(q, y));
+    ASSERT(kernels::kAttentionSpan % kv.block_tokens == 0);
+    ASSERT(kv.key_dim % kernels::kv_block(kv.type) == 0);
+    ASSERT(kv.value_dim % kernels::kv_block(kv.type) == 0);
   }
   void footprint(RangeSink& sink) const;
 };

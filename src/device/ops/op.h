@@ -26,8 +26,8 @@ struct KvBlocks {
   int key_dim = 0;
   int value_dim = 0;
 
-  size_t k_token_bytes() const { return kernels::kv_bytes(type) * static_cast<size_t>(n_kv_heads) * key_dim; }
-  size_t v_token_bytes() const { return kernels::kv_bytes(type) * static_cast<size_t>(n_kv_heads) * value_dim; }
+  size_t k_token_bytes() const { return kernels::kv_bytes(type, int64_t{n_kv_heads} * key_dim); }
+  size_t v_token_bytes() const { return kernels::kv_bytes(type, int64_t{n_kv_heads} * value_dim); }
 };
 
 // Where the rows of a step belong. All are inputs of the step, int32.

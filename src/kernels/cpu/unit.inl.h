@@ -8,7 +8,7 @@
 #include "kernels/cpu/q8/matmul.inl.h"
 #include "kernels/cpu/norm.inl.h"
 #include "kernels/cpu/activation.inl.h"
-#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/attention/attention.inl.h"
 #include "kernels/cpu/delta.inl.h"
 
 namespace strata::kernels::STRATA_ISA_NS {
@@ -33,6 +33,8 @@ const Kernels kTable = {
     .silu_gate = silu_gate,
     .kv_store = kv_store,
     .attention = attention,
+    .attention_span = attention_span,
+    .attention_join = attention_join,
     .conv_step = conv_step,
     .delta_step = delta_step,
     .delta_chunk = delta_chunk,
