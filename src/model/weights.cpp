@@ -23,7 +23,6 @@ Result<device::Memory*> WeightLoader::new_buffer(size_t bytes, const std::string
     static device::Memory nowhere(nullptr, device::MemoryKind::kDevice, "measured", nullptr, 0);
     return &nowhere;
   }
-  ASSERT(device_->host_accessible());
   ASSIGN_OR_RETURN(auto buffer, device_->allocate(bytes, name));
   buffers_.push_back(std::move(buffer));
   return buffers_.back().get();
