@@ -26,12 +26,12 @@ EngineConfig sim_config(int64_t slots, int seed) {
   return config;
 }
 
-std::unique_ptr<gguf::Model> open_golden(const char* arch) {
-  return gguf::Model::open(load_arch_golden(arch).path, real_file_system()).value();
+std::unique_ptr<gguf::Model> open_golden(const GoldenModel& golden) {
+  return gguf::Model::open(golden.path, real_file_system()).value();
 }
 
-int64_t n_experts(const char* arch) {
-  const auto model = open_golden(arch);
+int64_t n_experts(const GoldenModel& golden) {
+  const auto model = open_golden(golden);
   const model::ArchInfo* info = model::find_architecture(*model).value();
   const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
   return int64_t{hp.n_layers} * hp.route.n_experts;
@@ -41,7 +41,7 @@ class SimGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCached) {
   const GoldenModel golden = load_arch_golden(GetParam());
-  const int64_t all = n_experts(GetParam());
+  const int64_t all = n_experts(golden);
   struct Way {
     Cut cut;
     int64_t slots;
@@ -70,15 +70,28 @@ TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCached) {
 }
 
 // The cache of cpu serves no speed, but goes the same way.
-TEST_P(SimGolden, ACacheOnCpuGivesTheSameBits) {
-  const GoldenModel golden = load_arch_golden(GetParam());
+void expect_same_bits_with_a_cache(const GoldenModel& golden, EngineConfig config, Cut cut) {
   std::vector<float> expected, found;
-  ASSERT_GE(worst_difference(golden, test_config(), Cut::kChunksOf7, &expected), 0);
-  EngineConfig config = test_config();
-  config.expert_cache = n_experts(GetParam()) / 2;
-  ASSERT_GE(worst_difference(golden, config, Cut::kChunksOf7, &found), 0);
+  ASSERT_GE(worst_difference(golden, config, cut, &expected), 0);
+  config.expert_cache = n_experts(golden) / 2;
+  ASSERT_GE(worst_difference(golden, config, cut, &found), 0);
   ASSERT_EQ(found.size(), expected.size());
-  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0) << cut_name(cut);
+}
+
+TEST_P(SimGolden, ACacheOnCpuGivesTheSameBits) {
+  expect_same_bits_with_a_cache(load_arch_golden(GetParam()), test_config(), Cut::kChunksOf7);
+}
+
+// Integer products of rounded rows are the same in groups of any size, too.
+TEST(CachedFastPath, ACacheOnCpuGivesTheSameBits) {
+  EngineConfig config = test_config();
+  config.round_activations = true;
+  for (const char* type : {"Q8_0", "Q4_K_M"}) {
+    for (const Cut cut : {Cut::kWhole, Cut::kChunksOf1}) {
+      expect_same_bits_with_a_cache(load_model_golden(type), config, cut);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimGolden, testing::ValuesIn(kArchs), [](const auto& row) {
@@ -106,8 +119,8 @@ class SimEngine : public testing::Test {
   int64_t counted(Counter counter) const { return stats_.get(counter); }
 
   GoldenModel golden_ = load_arch_golden("qwen3moe");
-  std::unique_ptr<gguf::Model> model_ = open_golden("qwen3moe");
-  const int64_t experts_ = n_experts("qwen3moe");
+  std::unique_ptr<gguf::Model> model_ = open_golden(golden_);
+  const int64_t experts_ = n_experts(golden_);
   Stats stats_;
   std::string described_;
   int64_t uploads_ = 0, layers_ = 0, pairs_ = 0;
