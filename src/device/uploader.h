@@ -22,8 +22,8 @@ class Uploader {
 
   size_t piece_bytes() const { return piece_bytes_; }
 
-  // write(std::span<std::byte>) -> Status puts `bytes` bytes, at most piece_bytes(), into the buffer; then their copy to
-  // dst is queued. Waits for the copy out of the buffer two calls ago. A failed write queues nothing.
+  // write(std::span<std::byte>) -> Status puts `bytes` bytes, at most piece_bytes(), into the buffer; then their copy
+  // to dst is queued. Waits for the copy out of the buffer two calls ago. A failed write queues nothing.
   template <class Write>
   Status put(Memory& dst, size_t offset, size_t bytes, const Write& write) {
     ASSERT(bytes <= piece_bytes_);

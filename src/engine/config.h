@@ -15,8 +15,8 @@ namespace strata::engine {
 
 enum class ExpertPlace { kAuto, kArena, kMapped };
 
-// What "auto" of --act and --kv-type means: exact (float32 throughout), or fast (activations rounded to 8 bits, KV cache
-// in float16).
+// What "auto" of --act and --kv-type means: exact (float32 throughout), or fast (activations rounded to 8 bits, KV
+// cache in float16).
 enum class NumericPath { kFloat, kFast };
 
 struct EngineConfig {
@@ -25,9 +25,9 @@ struct EngineConfig {
   int64_t cache_min_slots = 0;          // that stay when slots are lent
   kernels::KvType kv_type = kernels::KvType::kF32;
   bool round_activations = false;  // to 8 bits, where weight types have integer products
-  int64_t context = 0;    // tokens of a sequence; 0: the model's own, at most kAutoContext
-  int threads = 0;        // computing threads; 0: one per physical core
-  std::vector<int> cpus;  // cores to use; empty: all that the process may
+  int64_t context = 0;             // tokens of a sequence; 0: the model's own, at most kAutoContext
+  int threads = 0;                 // computing threads; 0: one per physical core
+  std::vector<int> cpus;           // cores to use; empty: all that the process may
   ExpertPlace experts = ExpertPlace::kAuto;
   uint64_t ram_bytes = 0;                      // RAM the plan may count on; 0: what the system says
   std::optional<uint64_t> ram_headroom_bytes;  // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it

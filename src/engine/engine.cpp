@@ -121,19 +121,19 @@ Status Engine::choose_slots(uint64_t ram) {
   ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options(wanted > 0)));
   const uint64_t budget = on_host() ? ram : device_->budget_bytes();
   if (!on_host() && bytes_.device() > budget) {
-    return Error{ErrorCode::kNoMemory,
-                 format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk", model_.path(), parts_of_bytes(),
-                        format_bytes(budget), device_->name())};
+    return Error{ErrorCode::kNoMemory, format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk",
+                                              model_.path(), parts_of_bytes(), format_bytes(budget), device_->name())};
   }
   if (wanted == 0) return {};
   const experts::CacheBytes overhead = experts::ExpertCache::overhead(layout_);
   const uint64_t others = bytes_.device() + overhead.device + (on_host() ? overhead.host : 0);
-  ASSIGN_OR_RETURN(slots_, experts::SlotPlan::make(layout_, ranking, {.budget_bytes = budget - std::min(budget, others),
-                                                                      .max_slots = wanted}));
+  ASSIGN_OR_RETURN(slots_,
+                   experts::SlotPlan::make(layout_, ranking,
+                                           {.budget_bytes = budget - std::min(budget, others), .max_slots = wanted}));
   if (config_.expert_cache && slots_.n_slots() < wanted) {
-    return Error{ErrorCode::kNoMemory, format("--expert-cache {}: {} has room for {} slots beside {}; lower it or --ctx",
-                                              *config_.expert_cache, device_->name(), slots_.n_slots(),
-                                              parts_of_bytes())};
+    return Error{ErrorCode::kNoMemory,
+                 format("--expert-cache {}: {} has room for {} slots beside {}; lower it or --ctx",
+                        *config_.expert_cache, device_->name(), slots_.n_slots(), parts_of_bytes())};
   }
   return {};
 }
@@ -148,8 +148,8 @@ Status Engine::choose_source(uint64_t ram) {
   if (config_.experts == ExpertPlace::kAuto) config_.experts = fits ? ExpertPlace::kArena : ExpertPlace::kMapped;
   const bool wants_arena = config_.experts == ExpertPlace::kArena;
   if (needed <= ram && (fits || !wants_arena)) return {};
-  std::string parts = on_host() ? parts_of_bytes() : format("host buffers of {} {}", device_->name(),
-                                                            format_bytes(needed));
+  std::string parts =
+      on_host() ? parts_of_bytes() : format("host buffers of {} {}", device_->name(), format_bytes(needed));
   if (on_host() && slots_.n_slots() > 0) parts += format(" + expert cache {}", format_bytes(cache.device + cache.host));
   if (wants_arena) parts += format(" + experts {}", format_bytes(arena));
   return Error{ErrorCode::kNoMemory,
@@ -249,9 +249,8 @@ Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
     part_->head(some);
     RETURN_IF_ERROR(finish_step());
     for (size_t i = 0; i < some.size(); i++) {
-      RETURN_IF_ERROR(part_->logits(static_cast<int64_t>(i), [&](std::span<const float> row) {
-        return sink(some[i], row);
-      }));
+      RETURN_IF_ERROR(
+          part_->logits(static_cast<int64_t>(i), [&](std::span<const float> row) { return sink(some[i], row); }));
     }
   }
   return {};

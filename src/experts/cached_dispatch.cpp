@@ -29,8 +29,8 @@ class CachedDispatch final : public Dispatch {
 
   Status allocate() {
     device::Device& device = spec_.device;
-    ASSIGN_OR_RETURN(experts_, HostExperts::create(device, spec_.compute, spec_.source, spec_.layout, limits_,
-                                                   spec_.stats));
+    ASSIGN_OR_RETURN(experts_,
+                     HostExperts::create(device, spec_.compute, spec_.source, spec_.layout, limits_, spec_.stats));
     const auto pinned = [&](std::unique_ptr<device::HostBuffer>& buffer, size_t bytes, const char* name) -> Status {
       ASSIGN_OR_RETURN(buffer, device.allocate_host(bytes, MemoryKind::kPinned, name));
       return {};
@@ -44,7 +44,8 @@ class CachedDispatch final : public Dispatch {
       ASSIGN_OR_RETURN(to, device.allocate(bytes, name));
       return {};
     };
-    RETURN_IF_ERROR(buffer(moved_, float_bytes(limits_.pairs() * limits_.input_cols()), "expert inputs and output rows"));
+    RETURN_IF_ERROR(
+        buffer(moved_, float_bytes(limits_.pairs() * limits_.input_cols()), "expert inputs and output rows"));
     RETURN_IF_ERROR(buffer(rows_, float_bytes(limits_.pairs() * limits_.dim), "expert output rows"));
     RETURN_IF_ERROR(buffer(hidden_, float_bytes(limits_.pairs() * limits_.ffn), "expert hidden rows"));
     RETURN_IF_ERROR(buffer(groups_, int_bytes(group_ints(limits_)), "expert groups"));

@@ -57,15 +57,16 @@ Status HostExperts::compute(const Step& step) {
   [[maybe_unused]] const auto inputs = inputs_->write<float>(0, inputs_->bytes() / sizeof(float));
   [[maybe_unused]] const auto hidden = hidden_->write<float>(0, hidden_->bytes() / sizeof(float));
   const LeasePlaces places(layer, leases);
-  device::host::compute_experts(compute_, {.groups = groups,
-                                           .places = places,
-                                           .formula = step.formula,
-                                           .k = limits_.n_used,
-                                           .ffn = limits_.ffn,
-                                           .x = step.x,
-                                           .inputs = device::view_of<float>(*inputs_, limits_.pairs(), limits_.input_cols()),
-                                           .hidden = device::view_of<float>(*hidden_, limits_.pairs(), limits_.ffn),
-                                           .y = step.y});
+  device::host::compute_experts(compute_,
+                                {.groups = groups,
+                                 .places = places,
+                                 .formula = step.formula,
+                                 .k = limits_.n_used,
+                                 .ffn = limits_.ffn,
+                                 .x = step.x,
+                                 .inputs = device::view_of<float>(*inputs_, limits_.pairs(), limits_.input_cols()),
+                                 .hidden = device::view_of<float>(*hidden_, limits_.pairs(), limits_.ffn),
+                                 .y = step.y});
   for (Lease& lease : leases) lease.release();
   stats_.add(Counter::kExpertsComputed, groups.n);
   stats_.add(Counter::kExpertRows, groups.n_pairs());

@@ -11,11 +11,21 @@
 namespace strata::kernels {
 
 // The tables of the ISA units (cpu/unit_*.cpp).
-namespace scalar { extern const Kernels kTable; }
-namespace avx2 { extern const Kernels kTable; }
-namespace avx512 { extern const Kernels kTable; }
-namespace avx512vnni { extern const Kernels kTable; }
-namespace amx { extern const Kernels kTable; }
+namespace scalar {
+extern const Kernels kTable;
+}
+namespace avx2 {
+extern const Kernels kTable;
+}
+namespace avx512 {
+extern const Kernels kTable;
+}
+namespace avx512vnni {
+extern const Kernels kTable;
+}
+namespace amx {
+extern const Kernels kTable;
+}
 
 namespace {
 
@@ -81,22 +91,32 @@ constexpr Isa kAll[] = {Isa::kAmx, Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvx2, I
 
 const char* isa_name(Isa isa) {
   switch (isa) {
-    case Isa::kScalar: return "scalar";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx512Vnni: return "avx512vnni";
-    case Isa::kAmx: return "amx";
+    case Isa::kScalar:
+      return "scalar";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512vnni";
+    case Isa::kAmx:
+      return "amx";
   }
   return "unknown";
 }
 
 bool isa_available(Isa isa) {
   switch (isa) {
-    case Isa::kScalar: return true;
-    case Isa::kAvx2: return has_avx2();
-    case Isa::kAvx512: return has_avx512();
-    case Isa::kAvx512Vnni: return has_avx512vnni();
-    case Isa::kAmx: return has_amx();
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return has_avx2();
+    case Isa::kAvx512:
+      return has_avx512();
+    case Isa::kAvx512Vnni:
+      return has_avx512vnni();
+    case Isa::kAmx:
+      return has_amx();
   }
   return false;
 }
@@ -104,11 +124,16 @@ bool isa_available(Isa isa) {
 const Kernels& kernels_for(Isa isa) {
   ASSERT(isa_available(isa));
   switch (isa) {
-    case Isa::kAmx: return amx::kTable;
-    case Isa::kAvx512Vnni: return avx512vnni::kTable;
-    case Isa::kAvx512: return avx512::kTable;
-    case Isa::kAvx2: return avx2::kTable;
-    case Isa::kScalar: break;
+    case Isa::kAmx:
+      return amx::kTable;
+    case Isa::kAvx512Vnni:
+      return avx512vnni::kTable;
+    case Isa::kAvx512:
+      return avx512::kTable;
+    case Isa::kAvx2:
+      return avx2::kTable;
+    case Isa::kScalar:
+      break;
   }
   return scalar::kTable;
 }
@@ -124,7 +149,8 @@ Result<const Kernels*> select_kernels(const char* name) {
     }
   }
   return Error{ErrorCode::kBadInput,
-               format("--isa={}: unknown instruction set; allowed are auto, scalar, avx2, avx512, avx512vnni and amx", printable(name))};
+               format("--isa={}: unknown instruction set; allowed are auto, scalar, avx2, avx512, avx512vnni and amx",
+                      printable(name))};
 }
 
 }  // namespace strata::kernels

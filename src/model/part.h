@@ -70,8 +70,8 @@ class Part {
   // Asked before every layer; true ends the step with kCancelled. Empty for never. Must be safe to call while a step
   // runs.
   void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
-  // After head() and a synchronize of the stream: read(std::span<const float>) -> Status is given the logits of the i-th
-  // chosen row, which are there while it runs.
+  // After head() and a synchronize of the stream: read(std::span<const float>) -> Status is given the logits of the
+  // i-th chosen row, which are there while it runs.
   template <class Read>
   Status logits(int64_t i, const Read& read) const {
     ASSERT(i < options_.step.max_outputs);
@@ -85,7 +85,9 @@ class Part {
 
  private:
   Part(const PartSpec& spec, const PartOptions& options)
-      : spec_(spec), options_(options), stream_(spec.device.make_stream("compute")),
+      : spec_(spec),
+        options_(options),
+        stream_(spec.device.make_stream("compute")),
         loader_(spec.model, spec.device, *stream_, options.numeric.round_activations) {}
   Status build();
   Status build_experts();

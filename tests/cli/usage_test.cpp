@@ -52,7 +52,7 @@ TEST(Usage, WrongFlags) {
       {{"run", "x", "--temp", "1", "--temp", "2"}, "--temp is given twice"},
       {{"run", "x", "--ctx", "0"}, "--ctx: '0' is not allowed"},
       {{"run", "x", "--threads", "1025"}, "--threads: '1025' is not allowed"},
-      {{"run", "x", "--act", "q8"}, "--act: 'q8' is not allowed"},
+      {{"run", "x", "--act", "q4"}, "--act: 'q4' is not allowed"},
       {{"run", "x", "--device", "cuda"}, "--device cuda"},
       {{"run", "x", "--cpus", "3-1"}, "--cpus: '3-1' in the list of cores"},
       {{"run", "x", "--log-level", "loud"}, "--log-level: 'loud' is not allowed"},

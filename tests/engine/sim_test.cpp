@@ -1,5 +1,5 @@
-// Models on a simulated device, with none, a quarter and all of their experts in its cache: the bits of cpu, however the
-// prompt is cut and batched, with and without graphs.
+// Models on a simulated device, with none, a quarter and all of their experts in its cache: the bits of cpu, however
+// the prompt is cut and batched, with and without graphs.
 #include <algorithm>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// Experts of a device's cache and experts of host memory together give the bits of the host alone, whichever are cached,
-// on a device that host code can read and on one that it cannot.
+// Experts of a device's cache and experts of host memory together give the bits of the host alone, whichever are
+// cached, on a device that host code can read and on one that it cannot.
 #include <cstring>
 
 #include "experts/cache.h"
@@ -34,7 +34,10 @@ struct CachedOptions {
 class CachedRig {
  public:
   CachedRig(const ExpertModel& model, const CachedOptions& options, experts::ExpertSource* source = nullptr)
-      : model_(model), options_(options), devices_(options.where, options.threads), source_(source),
+      : model_(model),
+        options_(options),
+        devices_(options.where, options.threads),
+        source_(source),
         stream_(devices_.device().make_stream("compute")) {
     if (source_ == nullptr) {
       arena_ = make_arena_source(*model.model, model.layout, devices_.host(), devices_.host().compute().pool(), stats)
@@ -44,14 +47,22 @@ class CachedRig {
     device::Device& device = devices_.device();
     if (options.slots > 0) {
       SlotPlan plan = SlotPlan::make(model.layout, experts::even_ranking(model.layout),
-                                     {.budget_bytes = 16 * kMiB, .max_slots = options.slots}).value();
-      cache = ExpertCache::create({.device = device, .stream = *stream_, .source = *source_, .layout = model.layout,
-                                   .stats = stats, .min_slots = 1}, std::move(plan)).value();
+                                     {.budget_bytes = 16 * kMiB, .max_slots = options.slots})
+                          .value();
+      cache = ExpertCache::create({.device = device,
+                                   .stream = *stream_,
+                                   .source = *source_,
+                                   .layout = model.layout,
+                                   .stats = stats,
+                                   .min_slots = 1},
+                                  std::move(plan))
+                  .value();
       const Status filled = cache->fill();
       EXPECT_TRUE(filled.ok());
     }
-    dispatch_ = Dispatch::create({device, devices_.host().compute(), *source_, model.layout, limits(), stats,
-                                  cache.get()}).value();
+    dispatch_ =
+        Dispatch::create({device, devices_.host().compute(), *source_, model.layout, limits(), stats, cache.get()})
+            .value();
     ids_ = buffer(options.max_rows * options.k);
     weights_ = buffer(options.max_rows * options.k);
     x_ = buffer(options.max_rows * model.spec.dim);
@@ -64,8 +75,11 @@ class CachedRig {
   ~CachedRig() { EXPECT_EQ(devices_.races(), std::vector<std::string>()); }
 
   experts::DispatchLimits limits() const {
-    return {.max_rows = options_.max_rows, .n_used = options_.k, .n_experts = model_.spec.n_experts,
-            .dim = model_.spec.dim, .ffn = model_.spec.ffn};
+    return {.max_rows = options_.max_rows,
+            .n_used = options_.k,
+            .n_experts = model_.spec.n_experts,
+            .dim = model_.spec.dim,
+            .ffn = model_.spec.ffn};
   }
 
   Status try_run(const Routing& routing, const std::vector<float>& x, const std::vector<float>& y) {
@@ -114,8 +128,7 @@ class CachedRig {
     }
   }
   void add_bucket(int64_t rows) {
-    buckets_.push_back(
-        {rows, devices_.device().capture([&](device::Stream& s) { enqueue(s, rows); }).value()});
+    buckets_.push_back({rows, devices_.device().capture([&](device::Stream& s) { enqueue(s, rows); }).value()});
   }
 
   const ExpertModel& model_;
@@ -212,14 +225,25 @@ TEST_P(CachedDispatch, BiasesAndScales) {
 
 TEST_P(CachedDispatch, QuantisedFusedAndSeparateExperts) {
   using quant::Type;
-  expect_bits_of_the_host({.form = Form::kFused, .dim = 256, .ffn = 64, .n_experts = 8, .gate_up_type = Type::Q4_K,
-                           .down_type = Type::Q8_0}, {}, {5});
-  expect_bits_of_the_host({.form = Form::kSeparate, .dim = 64, .ffn = 96, .n_experts = 8, .gate_up_type = Type::MXFP4,
-                           .down_type = Type::F16}, {}, {5});
+  expect_bits_of_the_host({.form = Form::kFused,
+                           .dim = 256,
+                           .ffn = 64,
+                           .n_experts = 8,
+                           .gate_up_type = Type::Q4_K,
+                           .down_type = Type::Q8_0},
+                          {}, {5});
+  expect_bits_of_the_host({.form = Form::kSeparate,
+                           .dim = 64,
+                           .ffn = 96,
+                           .n_experts = 8,
+                           .gate_up_type = Type::MXFP4,
+                           .down_type = Type::F16},
+                          {}, {5});
 }
 
 TEST_P(CachedDispatch, ManyRowsAndSeveralThreads) {
-  expect_bits_of_the_host({.dim = 20, .ffn = 35, .n_experts = 4}, {.max_rows = 150, .k = 2, .threads = 3}, {150, 65, 2});
+  expect_bits_of_the_host({.dim = 20, .ffn = 35, .n_experts = 4}, {.max_rows = 150, .k = 2, .threads = 3},
+                          {150, 65, 2});
 }
 
 // A loan moves experts to the host between two steps, and back; graphs captured before stay right.
@@ -276,14 +300,18 @@ TEST_P(CachedDispatch, TakesTheMemoryItSays) {
   Stats stats;
   const auto source = make_mapped_source(*model.model, model.layout, stats).value();
   const auto stream = devices.device().make_stream("test");
-  SlotPlan plan = SlotPlan::make(model.layout, experts::even_ranking(model.layout),
-                                 {.budget_bytes = kMiB, .max_slots = 2}).value();
-  const auto cache = ExpertCache::create({.device = devices.device(), .stream = *stream, .source = *source,
-                                          .layout = model.layout, .stats = stats}, std::move(plan)).value();
+  SlotPlan plan =
+      SlotPlan::make(model.layout, experts::even_ranking(model.layout), {.budget_bytes = kMiB, .max_slots = 2}).value();
+  const auto cache =
+      ExpertCache::create(
+          {.device = devices.device(), .stream = *stream, .source = *source, .layout = model.layout, .stats = stats},
+          std::move(plan))
+          .value();
   const uint64_t before = devices.device().used_bytes();
   const experts::DispatchLimits limits{.max_rows = 9, .n_used = 2, .n_experts = 4, .dim = 36, .ffn = 40};
-  const auto dispatch = Dispatch::create({devices.device(), devices.host().compute(), *source, model.layout, limits,
-                                          stats, cache.get()}).value();
+  const auto dispatch =
+      Dispatch::create({devices.device(), devices.host().compute(), *source, model.layout, limits, stats, cache.get()})
+          .value();
   const experts::DispatchBytes bytes = Dispatch::bytes_needed(limits, false);
   const bool host = GetParam() == Where::kHost;  // there both kinds count
   EXPECT_EQ(devices.device().used_bytes() - before, host ? bytes.total() : bytes.device);

@@ -204,10 +204,16 @@ void check_sums_alone(const Kernels& kernels, const Matrix& w, Random& random) {
 }
 
 TEST_P(CpuKernels, SumsDoNotDependOnTheirNeighbours) {
-  struct Shape { Type type; int64_t rows, cols; };
+  struct Shape {
+    Type type;
+    int64_t rows, cols;
+  };
   Random random(5);
-  for (const Shape& shape : {Shape{Type::F32, 9, 333}, {Type::F32, 11, 3077}, {Type::BF16, 13, 2100},
-                             {Type::Q8_0, 9, 96}, {Type::Q4_K, 8, 2560}}) {
+  for (const Shape& shape : {Shape{Type::F32, 9, 333},
+                             {Type::F32, 11, 3077},
+                             {Type::BF16, 13, 2100},
+                             {Type::Q8_0, 9, 96},
+                             {Type::Q4_K, 8, 2560}}) {
     const std::vector<uint8_t> bytes = weights(shape.type, shape.rows, shape.cols);
     const Matrix w = matrix(shape.type, bytes.data(), shape.rows, shape.cols);
     ASSERT_GE(bytes.size(), static_cast<size_t>(w.rows) * w.row_bytes);
@@ -266,7 +272,8 @@ TEST_P(CpuKernels, F32WeightsNeedNoAlignment) {
   EXPECT_TRUE(same_bits(aligned[0], odd[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels, testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx),
+INSTANTIATE_TEST_SUITE_P(Isa, CpuKernels,
+                         testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAmx),
                          [](const testing::TestParamInfo<Isa>& param) { return isa_name(param.param); });
 
 }  // namespace

@@ -180,10 +180,12 @@ Result<std::unique_ptr<M>> HostDevice::make(size_t bytes, MemoryKind kind, std::
         format("{} for {} does not fit: {} of {} RAM are left; lower --ctx or use --experts mapped",
                format_bytes(bytes), name, format_bytes(budget_bytes_ - used_bytes_), format_bytes(budget_bytes_))};
   }
-  const size_t rounded = align_up(bytes, kBufferAlignment);
+  const bool addressable = bytes <= std::numeric_limits<ptrdiff_t>::max() - 2 * kHugePage;
+  const size_t rounded = addressable ? align_up(bytes, kBufferAlignment) : 0;
   std::shared_ptr<AddressRange> range = rounded <= kRangeBytes / 2 ? shared_range_ : nullptr;
-  if (!range || !range->has_room(rounded)) {
-    range = AddressRange::make(std::max(rounded, rounded <= kRangeBytes / 2 ? kRangeBytes : rounded));
+  if (!addressable || !range || !range->has_room(rounded)) {
+    range = nullptr;
+    if (addressable) range = AddressRange::make(rounded <= kRangeBytes / 2 ? kRangeBytes : rounded);
     if (!range) return Error{ErrorCode::kNoMemory, format("the system has no {} for {}", format_bytes(bytes), name)};
     if (rounded <= kRangeBytes / 2) shared_range_ = range;
   }

@@ -39,8 +39,8 @@ void round_tile(const kernels::Kernels& kernels, kernels::ActFormat format, cons
 RoundedRows round_rows(Compute& compute, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
                        uint8_t* to);
 
-// Rounds all n rows twice, shared out over the pool: row i becomes the rounded rows 2i and 2i + 1, the second being what
-// the first left. The pool's threads use rounding_twice_scratch() of their scratch.
+// Rounds all n rows twice, shared out over the pool: row i becomes the rounded rows 2i and 2i + 1, the second being
+// what the first left. The pool's threads use rounding_twice_scratch() of their scratch.
 RoundedRows round_rows_twice(Compute& compute, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
                              uint8_t* to);
 int64_t rounding_twice_scratch(kernels::ActFormat format, int64_t cols);

@@ -75,8 +75,8 @@ struct Router {
   }
 };
 
-// y[r*k + j] = the ExpertFormula of x[r] for every pair (r, j) whose expert ids[r][j] is in a slot; the rows of the other
-// pairs are left alone. A pair's result does not depend on the pairs beside it.
+// y[r*k + j] = the ExpertFormula of x[r] for every pair (r, j) whose expert ids[r][j] is in a slot; the rows of the
+// other pairs are left alone. A pair's result does not depend on the pairs beside it.
 struct ExpertFfn {
   static constexpr const char* kName = "expert_ffn";
   In<float> x;          // [rows][dim]
