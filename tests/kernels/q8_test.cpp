@@ -1,5 +1,6 @@
 // The integer products of every instruction set against the golden dot products (tests/golden/quant/README.md, points 3
 // and 4), and the promise that a result's bits depend on nothing beside it.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -283,6 +284,59 @@ TEST_P(Q8, BitsDependOnNothingBeside) {
         const Kernels& other = kernels_for(Isa::kAvx2);
         EXPECT_TRUE(same_bits(alone, product(other, w, quantized(other, format, x, c.cols), c.tokens, false)))
             << "avx2";
+      }
+    }
+  }
+}
+
+// A block with as many bytes as possible set to `fill` that still decodes to values of ordinary size: codes at the ends
+// of their range, with a scale that is a number.
+std::vector<uint8_t> extreme_block(const TypeInfo& type, uint8_t fill, Random& random) {
+  std::vector<uint8_t> block = random_blocks(type, 1, type.block_elems, random);
+  std::vector<float> values(type.block_elems);
+  for (uint8_t& byte : block) {
+    const uint8_t before = byte;
+    byte = fill;
+    type.decode(block.data(), values.data(), values.size());
+    const bool ordinary = std::all_of(values.begin(), values.end(), [](float v) { return std::fabs(v) < 1e4f; });
+    if (!ordinary) byte = before;
+  }
+  return block;
+}
+
+// Products of the largest codes with the largest activations, all of one sign: sums of 16 bits on the way would show.
+TEST_P(Q8, LargestCodesDoNotOverflow) {
+  Random random(11);
+  const int64_t cols = 512, n_rows = 8, n_tokens = 17;
+  for (const TypeInfo* type : integer_types()) {
+    std::vector<uint8_t> blocks;
+    for (const int fill : {0x00, 0x0F, 0x7F, 0x80, 0xAA, 0xF0, 0xF7, 0xFF}) {
+      for (int64_t c = 0; c < cols; c += type->block_elems) {
+        const std::vector<uint8_t> block = extreme_block(*type, static_cast<uint8_t>(fill), random);
+        blocks.insert(blocks.end(), block.begin(), block.end());
+      }
+    }
+    const Matrix w = matrix(type->type, blocks.data(), n_rows, cols);
+    std::vector<float> weights(static_cast<size_t>(n_rows * cols));
+    type->decode(blocks.data(), weights.data(), weights.size());
+    for (const float a : {1.0f, -1.0f}) {
+      const std::vector<float> x(static_cast<size_t>(n_tokens * cols), a);
+      const ActFormat format = act_format(type->type);
+      const std::vector<uint8_t> rows = quantized(kernels(), format, x, cols);
+      const std::vector<float> y = product(kernels(), w, rows, n_tokens, false);
+      if (kernels().has_tiles) {
+        const std::vector<uint8_t> tiles = packed_tiles(kernels(), format, rows, cols);
+        EXPECT_TRUE(same_bits(y, product(kernels(), w, tiles, n_tokens, true))) << type->name << " tiles";
+      }
+      for (size_t r = 0; r < static_cast<size_t>(n_rows); r++) {
+        double sum = 0, sum_of_sizes = 0;
+        for (size_t c = 0; c < static_cast<size_t>(cols); c++) {
+          const double weight = static_cast<double>(weights[r * static_cast<size_t>(cols) + c]);
+          sum += weight * static_cast<double>(a);
+          sum_of_sizes += std::fabs(weight);
+        }
+        // 127 times the scale is 1 but for the scale's rounding to float16.
+        EXPECT_NEAR(static_cast<double>(y[r]), sum, 0x1p-10 * sum_of_sizes) << type->name << " row " << r;
       }
     }
   }

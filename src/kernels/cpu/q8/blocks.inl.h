@@ -88,16 +88,16 @@ inline void unpack_q2_0(const uint8_t* block, const BlockPanel& out) {
 }
 
 constexpr Q8Format kQ8BlockFormats[] = {
-    block_format_q8<18, 32, 32, unpack_q4_0>(quant::Type::Q4_0, 8),
-    block_format_q8<20, 32, 32, unpack_q4_1>(quant::Type::Q4_1, 0, true),
-    block_format_q8<22, 32, 32, unpack_q5_0>(quant::Type::Q5_0, 16),
-    block_format_q8<24, 32, 32, unpack_q5_1>(quant::Type::Q5_1, 0, true),
-    block_format_q8<34, 32, 32, unpack_q8_0>(quant::Type::Q8_0, 128),
-    block_format_q8<18, 32, 32, unpack_iq4_nl>(quant::Type::IQ4_NL, 128),
-    block_format_q8<17, 32, 32, unpack_mxfp4>(quant::Type::MXFP4, kFp4Offset),
-    block_format_q8<36, 64, 16, unpack_nvfp4>(quant::Type::NVFP4, kFp4Offset),
-    block_format_q8<18, 128, 32, unpack_q1_0>(quant::Type::Q1_0, 1),
-    block_format_q8<18, 64, 32, unpack_q2_0>(quant::Type::Q2_0, 1),
+    block_format_q8<18, 32, 32, unpack_q4_0>(quant::Type::Q4_0, 8, 15),
+    block_format_q8<20, 32, 32, unpack_q4_1>(quant::Type::Q4_1, 0, 15, true),
+    block_format_q8<22, 32, 32, unpack_q5_0>(quant::Type::Q5_0, 16, 31),
+    block_format_q8<24, 32, 32, unpack_q5_1>(quant::Type::Q5_1, 0, 31, true),
+    block_format_q8<34, 32, 32, unpack_q8_0>(quant::Type::Q8_0, 128, 255),
+    block_format_q8<18, 32, 32, unpack_iq4_nl>(quant::Type::IQ4_NL, 128, 241),
+    block_format_q8<17, 32, 32, unpack_mxfp4>(quant::Type::MXFP4, kFp4Offset, 2 * kFp4Offset),
+    block_format_q8<36, 64, 16, unpack_nvfp4>(quant::Type::NVFP4, kFp4Offset, 2 * kFp4Offset),
+    block_format_q8<18, 128, 32, unpack_q1_0>(quant::Type::Q1_0, 1, 2),
+    block_format_q8<18, 64, 32, unpack_q2_0>(quant::Type::Q2_0, 1, 3),
 };
 
 }  // namespace strata::kernels::STRATA_ISA_NS

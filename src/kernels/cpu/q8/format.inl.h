@@ -38,8 +38,10 @@ struct SuperFormat {
   // Unpacks n super-blocks.
   void (*unpack)(const uint8_t* packed, int64_t n, const SuperPanel& out);
   int offset;
+  int largest;  // code
   bool mins;
-  bool wide;  // codes above 128: sums of two products with an int8 don't fit 16 bits
+  // Sums of two products with an int8 don't fit 16 bits.
+  bool wide() const { return largest > 128; }
 };
 
 struct BlockFormat {
@@ -47,6 +49,7 @@ struct BlockFormat {
   void (*unpack)(const uint8_t* packed, int64_t n, const BlockPanel& out);
   int group;  // codes that share a float scale: 16 or 32
   int offset;
+  int largest;  // code
   bool addends;
 };
 
@@ -87,14 +90,16 @@ static void unpack_blocks(const uint8_t* packed, int64_t n, const BlockPanel& ou
 }
 
 template <int kBytes, void (*kBlock)(const uint8_t*, const SuperPanel&)>
-constexpr Q8Format super_format(quant::Type type, int offset, bool mins = false, bool wide = false) {
-  return {type, Q8Class::kSuper, {unpack_super<kBytes, kBlock>, offset, mins, wide}, {}};
+constexpr Q8Format super_format(quant::Type type, int offset, int largest, bool mins = false) {
+  return {type, Q8Class::kSuper, {unpack_super<kBytes, kBlock>, offset, largest, mins}, {}};
 }
 
 template <int kBytes, int kElems, int kGroupElems, void (*kBlock)(const uint8_t*, const BlockPanel&)>
-constexpr Q8Format block_format_q8(quant::Type type, int offset, bool addends = false) {
-  return {
-      type, Q8Class::kBlock, {}, {unpack_blocks<kBytes, kElems, kGroupElems, kBlock>, kGroupElems, offset, addends}};
+constexpr Q8Format block_format_q8(quant::Type type, int offset, int largest, bool addends = false) {
+  return {type,
+          Q8Class::kBlock,
+          {},
+          {unpack_blocks<kBytes, kElems, kGroupElems, kBlock>, kGroupElems, offset, largest, addends}};
 }
 
 #if defined(__AVX2__)

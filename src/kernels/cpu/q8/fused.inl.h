@@ -423,8 +423,7 @@ static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row
         sums[t].y = finish_fused(call, fused, a, s.sums32[t], n_cols, s, sums[t].y);
       }
     }
-    const __mmask16 live = static_cast<__mmask16>((1u << rows) - 1);
-    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t].y, t, first, live);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, {sums[t].y}, t, first, rows);
   }
 }
 

@@ -182,14 +182,14 @@ inline void unpack_iq4_xs(const uint8_t* block, const SuperPanel& out) {
 }
 
 constexpr Q8Format kQ8IqFormats[] = {
-    super_format<66, unpack_iq2_xxs>(quant::Type::IQ2_XXS, kIq2Offset),
-    super_format<74, unpack_iq2_xs>(quant::Type::IQ2_XS, kIq2Offset),
-    super_format<82, unpack_iq2_s>(quant::Type::IQ2_S, kIq2Offset),
-    super_format<98, unpack_iq3_xxs>(quant::Type::IQ3_XXS, kIq3XxsOffset),
-    super_format<110, unpack_iq3_s>(quant::Type::IQ3_S, kIq3SOffset),
-    super_format<50, unpack_iq1_s>(quant::Type::IQ1_S, kIq1Offset),
-    super_format<56, unpack_iq1_m>(quant::Type::IQ1_M, kIq1Offset),
-    super_format<136, unpack_iq4_xs>(quant::Type::IQ4_XS, kIq4Offset, false, true),
+    super_format<66, unpack_iq2_xxs>(quant::Type::IQ2_XXS, kIq2Offset, kIq2Offset + 43),
+    super_format<74, unpack_iq2_xs>(quant::Type::IQ2_XS, kIq2Offset, kIq2Offset + 43),
+    super_format<82, unpack_iq2_s>(quant::Type::IQ2_S, kIq2Offset, kIq2Offset + 43),
+    super_format<98, unpack_iq3_xxs>(quant::Type::IQ3_XXS, kIq3XxsOffset, kIq3XxsOffset + 62),
+    super_format<110, unpack_iq3_s>(quant::Type::IQ3_S, kIq3SOffset, kIq3SOffset + 15),
+    super_format<50, unpack_iq1_s>(quant::Type::IQ1_S, kIq1Offset, kIq1Offset + 9),
+    super_format<56, unpack_iq1_m>(quant::Type::IQ1_M, kIq1Offset, kIq1Offset + 9),
+    super_format<136, unpack_iq4_xs>(quant::Type::IQ4_XS, kIq4Offset, kIq4Offset + 113),
 };
 
 }  // namespace strata::kernels::STRATA_ISA_NS

@@ -279,6 +279,21 @@ static void unpack_row(const Q8Call& call, int64_t row, int64_t column, int64_t 
   }
 }
 
+#if defined(__AVX2__)
+// The sums of a token with n weight rows from `row` on, or as many as a vector has, go where the call wants them.
+inline void store_sums(const Q8Out& out, Vec sums, int64_t token, int64_t row, int n) {
+  float* y = out.y + token * out.y_stride + row;
+  if (n >= Vec::kLanes) {
+    if (out.bias != nullptr) sums = sums + Vec::load(out.bias + row);
+    if (out.accumulate) sums = Vec::load(y) + sums;
+    return sums.store(y);
+  }
+  if (out.bias != nullptr) sums = sums + Vec::load_part(out.bias + row, n);
+  if (out.accumulate) sums = Vec::load_part(y, n) + sums;
+  sums.store_part(y, n);
+}
+#endif
+
 #if defined(__AVX512F__)
 
 template <bool kMins, bool kWide>
@@ -295,20 +310,12 @@ static void row_parts(const Q8Format& format, const RowsScratch& s, int64_t n_co
   if (format.kind == Q8Class::kSuper) {
     const SuperFormat& super = format.super;
     if (super.mins) return super_row<true, false>(s, n_cols, super.offset, a, parts, lane);
-    if (super.wide) return super_row<false, true>(s, n_cols, super.offset, a, parts, lane);
+    if (super.wide()) return super_row<false, true>(s, n_cols, super.offset, a, parts, lane);
     return super_row<false, false>(s, n_cols, super.offset, a, parts, lane);
   }
   for (int64_t u = 0; u < act_cols(n_cols) / 64; u++) {
     *parts.unit(u, lane) = add_dot4(_mm512_setzero_si512(), load512(s.codes + 64 * u), load512(a.codes + 64 * u));
   }
-}
-
-// Sixteen weight rows' sums of a token go where the call wants them.
-inline void store_sums(const Q8Out& out, __m512 sums, int64_t token, int64_t row, __mmask16 live) {
-  float* y = out.y + token * out.y_stride + row;
-  if (out.bias != nullptr) sums = _mm512_add_ps(sums, _mm512_maskz_loadu_ps(live, out.bias + row));
-  if (out.accumulate) sums = _mm512_add_ps(_mm512_maskz_loadu_ps(live, y), sums);
-  _mm512_mask_storeu_ps(y, live, sums);
 }
 
 // At most kFewRows activation rows.
@@ -318,7 +325,6 @@ static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int
   const int64_t chunk = act == ActFormat::kSuper ? kSuperChunk : kBlockChunk;
   for (int64_t first = row_begin; first < row_end; first += kStripRows) {
     const int rows = static_cast<int>(row_end - first < kStripRows ? row_end - first : kStripRows);
-    const __mmask16 live = static_cast<__mmask16>((1u << rows) - 1);
     StripSums sums[kFewRows];
     for (StripSums& sum : sums) sum.y = _mm512_setzero_ps();
     for (int64_t column = 0; column < call.w.cols; column += chunk) {
@@ -340,7 +346,7 @@ static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int
         }
       }
     }
-    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t].y, t, first, live);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, {sums[t].y}, t, first, rows);
   }
 }
 
@@ -370,7 +376,7 @@ static SuperSums super_sums(const SuperFormat& format, const uint8_t* codes, con
   __m256i acc = _mm256_setzero_si256();
   for (int j = 0; j < 8; j++) {
     const __m256i c = load256(codes + 32 * j), x = load256(a + 32 * j);
-    if (format.wide) {
+    if (format.wide()) {
       const __m256i s = _mm256_set_m128i(_mm_set1_epi32(scales[2 * j + 1]), _mm_set1_epi32(scales[2 * j]));
       acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(dot4(c, x), s));
     } else {

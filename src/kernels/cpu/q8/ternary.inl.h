@@ -48,8 +48,8 @@ inline void unpack_tq2_0(const uint8_t* block, const SuperPanel& out) {
 }
 
 constexpr Q8Format kQ8TernaryFormats[] = {
-    super_format<54, unpack_tq1_0>(quant::Type::TQ1_0, 1),
-    super_format<66, unpack_tq2_0>(quant::Type::TQ2_0, 1),
+    super_format<54, unpack_tq1_0>(quant::Type::TQ1_0, 1, 2),
+    super_format<66, unpack_tq2_0>(quant::Type::TQ2_0, 1, 3),
 };
 
 }  // namespace strata::kernels::STRATA_ISA_NS
