@@ -208,5 +208,58 @@ TEST_F(SimEngine, TheSmallestDeviceThatIsNotRefusedServes) {
   EXPECT_EQ(counted(Counter::kCacheHits), pairs_);
 }
 
+// What a request gives: the logits of its last row, or an error.
+Result<std::vector<float>> request(Engine& engine, std::span<const int32_t> ids) {
+  ASSIGN_OR_RETURN(auto sequence, engine.make_sequence());
+  RETURN_IF_ERROR(engine.prefill(sequence, ids, {}));
+  std::vector<float> last;
+  const auto row = static_cast<int32_t>((ids.size() - 1) % static_cast<size_t>(engine.max_rows()));
+  RETURN_IF_ERROR(engine.logits(std::span(&row, 1), [&](int64_t, std::span<const float> logits) -> Status {
+    last.assign(logits.begin(), logits.end());
+    return {};
+  }));
+  return last;
+}
+
+// The n-th thing that can fail does, for every n until nothing is left to fail: opening ends with an error, or one
+// request does; the next one gives the right bits, and afterwards all sequences and all of the context can be had.
+TEST_F(SimEngine, WhateverFailsEndsOneRequest) {
+  EngineConfig config = sim_config(experts_ / 4, 1);
+  config.context = 16;
+  config.chunk = 8;
+  config.max_sequences = 1;
+  config.max_checkpoints = 0;
+  const std::vector<int32_t> ids(golden_.sequences[1].ids.begin(), golden_.sequences[1].ids.begin() + 11);
+  const std::vector<float> expected = request(*Engine::open(*model_, config, stats_).value(), ids).value();
+  const std::string device = config.device;
+  int opens = 0, requests = 0;
+  for (int n = 1;; n++) {
+    SCOPED_TRACE(n);
+    ASSERT_LT(n, 5000);
+    config.device = format("{}/fail={}", device, n);
+    auto opened = Engine::open(*model_, config, stats_);
+    if (!opened.ok()) {
+      EXPECT_FALSE(opened.error().message.empty());
+      opens++;
+      continue;
+    }
+    Engine& engine = **opened;
+    const auto first = request(engine, ids);
+    if (!first.ok()) {
+      EXPECT_FALSE(first.error().message.empty());
+      requests++;
+    }
+    const auto next = request(engine, ids);
+    if (first.ok() && !next.ok()) break;  // past everything that the first request can meet
+    ASSERT_TRUE(next.ok()) << next.error().message;
+    EXPECT_EQ(next.value(), expected);
+    const std::vector<int32_t> full(16, ids[0]);
+    if (!first.ok()) EXPECT_TRUE(request(engine, full).ok());
+    if (first.ok()) break;
+  }
+  EXPECT_GT(opens, 10);
+  EXPECT_GT(requests, 50);
+}
+
 }  // namespace
 }  // namespace strata::test
