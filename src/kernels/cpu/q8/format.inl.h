@@ -51,6 +51,7 @@ struct BlockFormat {
   int offset;
   int largest;  // code
   bool addends;
+  bool wide() const { return largest > 128; }
 };
 
 enum class Q8Class : uint8_t { kNone, kSuper, kBlock };

@@ -409,8 +409,8 @@ static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row
   }
   for (int64_t first = row_begin; first < row_end; first += kStripRows) {
     const int rows = static_cast<int>(row_end - first < kStripRows ? row_end - first : kStripRows);
-    StripSums sums[kFewRows];
-    for (StripSums& sum : sums) sum.y = _mm512_setzero_ps();
+    Vec sums[kFewRows];
+    for (Vec& sum : sums) sum = Vec::zero();
     for (int64_t column = 0; column < call.w.cols; column += kFusedCols) {
       const int64_t n_cols = call.w.cols - column < kFusedCols ? call.w.cols - column : kFusedCols;
       for (int64_t t = 0; t < n_tokens; t++) {
@@ -420,10 +420,10 @@ static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row
           fused.row({call.packed(first + r, column), n_cols, s.a[t], a.sums, s.sums32[t], r, s.parts, s.mins, s.half_d,
                      s.d, s.half_m});
         }
-        sums[t].y = finish_fused(call, fused, a, s.sums32[t], n_cols, s, sums[t].y);
+        sums[t].v = finish_fused(call, fused, a, s.sums32[t], n_cols, s, sums[t].v);
       }
     }
-    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, {sums[t].y}, t, first, rows);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t], t, first, rows);
   }
 }
 

@@ -24,14 +24,6 @@ constexpr int64_t kBlockChunk = 1024;
 constexpr int64_t kTokensAtOnce = 64;
 constexpr int64_t kMaxGroups = kBlockChunk / 16;
 
-inline float fused(float a, float b, float c) {
-#if defined(__FMA__)
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-
 // One row of rounded activations.
 struct ActRow {
   const int8_t* codes;
@@ -43,22 +35,6 @@ inline ActRow act_row(ActFormat format, int64_t cols, const uint8_t* row) {
   return {reinterpret_cast<const int8_t*>(row), reinterpret_cast<const float*>(row + at.d),
           reinterpret_cast<const int16_t*>(row + at.sums)};
 }
-
-#if defined(__AVX2__)
-// Four neighbouring products added up in each int32; codes of all 8 bits.
-inline __m256i dot4(__m256i codes, __m256i a) {
-  const __m256i ones = _mm256_set1_epi16(1);
-  const __m256i low = _mm256_and_si256(codes, _mm256_set1_epi8(0x7F));
-  const __m256i top = _mm256_and_si256(_mm256_srli_epi16(codes, 7), _mm256_set1_epi8(1));
-  return _mm256_add_epi32(_mm256_madd_epi16(_mm256_maddubs_epi16(low, a), ones),
-                          _mm256_slli_epi32(_mm256_madd_epi16(_mm256_maddubs_epi16(top, a), ones), 7));
-}
-inline int32_t sum_lanes(__m256i x) {
-  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
-  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
-}
-#endif
 
 #if defined(__AVX512F__)
 
@@ -174,14 +150,9 @@ inline __m512i super_part(const uint8_t* codes, const int16_t* scales, const int
   return acc;
 }
 
-// Sixteen weight rows' results for one activation row, in lanes.
-struct StripSums {
-  __m512 y;
-};
-
 static void finish_super(const Parts& parts, int64_t n, bool mins, const float* d, const float* dmin, const float* a_d,
-                         StripSums& sums) {
-  __m512 y = sums.y;
+                         Vec& sums) {
+  __m512 y = sums.v;
   for (int64_t b = 0; b < n; b++) {
     const __m512 da = _mm512_set1_ps(a_d[b]);
     const __m512 scale = _mm512_mul_ps(_mm512_loadu_ps(d + b * kStripRows), da);
@@ -195,7 +166,7 @@ static void finish_super(const Parts& parts, int64_t n, bool mins, const float* 
       y = _mm512_fmadd_ps(_mm512_maskz_cvtepi32_ps(0xFFFF, sum_rows(parts.unit(b, 0))), scale, y);
     }
   }
-  sums.y = y;
+  sums.v = y;
 }
 
 // One group's isums of 16 rows join y.
@@ -210,8 +181,8 @@ inline __m512 add_group(__m512 y, __m512i sums, int offset, int32_t a_sum, const
 }
 
 static void finish_blocks(const Parts& parts, int64_t cols, const BlockFormat& format, const float* d, const float* m,
-                          const ActRow& a, StripSums& sums) {
-  __m512 y = sums.y;
+                          const ActRow& a, Vec& sums) {
+  __m512 y = sums.v;
   if (format.group == 16) {
     for (int64_t g = 0; g < cols / 16; g += 4) {
       __m512i quads[4];
@@ -233,7 +204,118 @@ static void finish_blocks(const Parts& parts, int64_t cols, const BlockFormat& f
       }
     }
   }
-  sums.y = y;
+  sums.v = y;
+}
+
+#endif
+
+#if defined(__AVX2__)
+// Weight rows whose sums are formed together, a lane for each, for a few activation rows.
+constexpr int kRowLanes = Vec::kLanes;
+#endif
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+
+// Partial sums: element [unit][row]; units are a super-block's isum and msum in turn, or 32 columns of a block type.
+struct Parts {
+  __m256i* at;
+  __m256i* unit(int64_t u, int row) const { return at + u * kRowLanes + row; }
+};
+
+// What dot4<true> takes off its codes.
+constexpr int kWideShift = 128;
+
+// Four neighbouring products added up in each int32. kWide: of codes of all 8 bits less kWideShift, their signs moved
+// to the activations; else of codes up to 128.
+template <bool kWide>
+inline __m256i dot4(__m256i codes, __m256i a) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (!kWide) return _mm256_madd_epi16(_mm256_maddubs_epi16(codes, a), ones);
+  const __m256i w = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w)), ones);
+}
+
+// Sums of the lower and of the upper 4 lanes of rows: each half of quad[k] has those of rows 4k to 4k + 3.
+inline void sum_quads(const __m256i* rows, __m256i quad[2]) {
+  for (int k = 0; k < 2; k++) {
+    const __m256i* r = rows + 4 * k;
+    quad[k] = _mm256_hadd_epi32(_mm256_hadd_epi32(r[0], r[1]), _mm256_hadd_epi32(r[2], r[3]));
+  }
+}
+inline void sum_row_halves(const __m256i* rows, __m256i out[2]) {
+  __m256i q[2];
+  sum_quads(rows, q);
+  out[0] = _mm256_permute2x128_si256(q[0], q[1], 0x20);
+  out[1] = _mm256_permute2x128_si256(q[0], q[1], 0x31);
+}
+inline __m256i sum_rows(const __m256i* rows) {
+  __m256i half[2];
+  sum_row_halves(rows, half);
+  return _mm256_add_epi32(half[0], half[1]);
+}
+
+// A super-block's partial isums for one row.
+template <bool kWide>
+inline __m256i super_part(const uint8_t* codes, const int16_t* scales, int offset, const int8_t* a, __m256i a_sums) {
+  __m256i acc = _mm256_setzero_si256();
+  for (int j = 0; j < 8; j++) {
+    const __m256i c = load256(codes + 32 * j), x = load256(a + 32 * j);
+    if constexpr (kWide) {
+      const __m256i s = _mm256_set_m128i(_mm_set1_epi32(scales[2 * j + 1]), _mm_set1_epi32(scales[2 * j]));
+      acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(dot4<true>(c, x), s));
+    } else {
+      const __m256i s = _mm256_set_m128i(_mm_set1_epi16(scales[2 * j + 1]), _mm_set1_epi16(scales[2 * j]));
+      acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(c, x), s));
+    }
+  }
+  const int left = kWide ? offset - kWideShift : offset;
+  if (left == 0) return acc;
+  const __m256i scaled = _mm256_mullo_epi16(load256(scales), _mm256_set1_epi16(static_cast<int16_t>(-left)));
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(scaled, a_sums));
+}
+
+static void finish_super(const Parts& parts, int64_t n, bool mins, const float* d, const float* dmin, const float* a_d,
+                         Vec& sums) {
+  __m256 y = sums.v;
+  for (int64_t b = 0; b < n; b++) {
+    const __m256 da = _mm256_set1_ps(a_d[b]);
+    const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(d + b * kStripRows), da);
+    y = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum_rows(parts.unit(2 * b, 0))), scale, y);
+    if (!mins) continue;
+    const __m256 min_scale = _mm256_mul_ps(_mm256_loadu_ps(dmin + b * kStripRows), da);
+    y = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sum_rows(parts.unit(2 * b + 1, 0))), min_scale, y);
+  }
+  sums.v = y;
+}
+
+// One group's isums of 8 rows join y.
+inline __m256 add_group(__m256 y, __m256i sums, int offset, int32_t a_sum, const float* d, const float* m, float a_d) {
+  const __m256i isum = _mm256_sub_epi32(sums, _mm256_set1_epi32(offset * a_sum));
+  const __m256 da = _mm256_set1_ps(a_d);
+  y = _mm256_fmadd_ps(_mm256_cvtepi32_ps(isum), _mm256_mul_ps(_mm256_loadu_ps(d), da), y);
+  if (m == nullptr) return y;
+  return _mm256_fmadd_ps(_mm256_set1_ps(static_cast<float>(a_sum)), _mm256_mul_ps(_mm256_loadu_ps(m), da), y);
+}
+
+static void finish_blocks(const Parts& parts, int64_t cols, const BlockFormat& format, const float* d, const float* m,
+                          const ActRow& a, Vec& sums) {
+  __m256 y = sums.v;
+  const int offset = format.wide() ? format.offset - kWideShift : format.offset;
+  const auto add = [&](int64_t group, __m256i isums, int32_t a_sum, float a_d) {
+    const float* addends = format.addends ? m + group * kStripRows : nullptr;
+    y = add_group(y, isums, offset, a_sum, d + group * kStripRows, addends, a_d);
+  };
+  for (int64_t u = 0; u < cols / 32; u++) {
+    if (format.group == 32) {
+      add(u, sum_rows(parts.unit(u, 0)), a.sums[2 * u] + a.sums[2 * u + 1], a.d[u]);
+    } else {
+      __m256i half[2];
+      sum_row_halves(parts.unit(u, 0), half);
+      add(2 * u, half[0], a.sums[2 * u], a.d[u]);
+      add(2 * u + 1, half[1], a.sums[2 * u + 1], a.d[u]);
+    }
+  }
+  sums.v = y;
 }
 
 #endif
@@ -248,9 +330,12 @@ struct RowsScratch {
   float y[kTokensAtOnce];
 #if defined(__AVX512F__)
   alignas(64) __m512i parts[kFewRows][kMaxGroups / 4 * kStripRows];
+#elif defined(__AVX2__)
+  alignas(64) __m256i parts[kFewRows][kMaxGroups / 2 * kRowLanes];
 #endif
 };
 static_assert(kSuperChunk / kSuperCols <= kMaxGroups / 4 && kBlockChunk / 64 <= kMaxGroups / 4);
+static_assert(2 * kSuperChunk / kSuperCols <= kMaxGroups / 2 && kBlockChunk / 32 <= kMaxGroups / 2);
 
 // What a call multiplies; `row` counts weight rows.
 struct Q8Call {
@@ -318,15 +403,49 @@ static void row_parts(const Q8Format& format, const RowsScratch& s, int64_t n_co
   }
 }
 
+#elif defined(__AVX2__)
+
+template <bool kWide>
+static void super_row(const SuperFormat& format, const RowsScratch& s, int64_t n_cols, const ActRow& a,
+                      const Parts& parts, int lane) {
+  for (int64_t b = 0; b < n_cols / kSuperCols; b++) {
+    const __m256i sums = load256(a.sums + b * kSuperGroups);
+    *parts.unit(2 * b, lane) = super_part<kWide>(s.codes + b * kSuperCols, s.scales + b * kSuperGroups, format.offset,
+                                                 a.codes + b * kSuperCols, sums);
+    if (format.mins) *parts.unit(2 * b + 1, lane) = _mm256_madd_epi16(load256(s.mins + b * kSuperGroups), sums);
+  }
+}
+
+template <bool kWide>
+static void block_row(const RowsScratch& s, int64_t n_cols, const ActRow& a, const Parts& parts, int lane) {
+  for (int64_t u = 0; u < n_cols / 32; u++) {
+    *parts.unit(u, lane) = dot4<kWide>(load256(s.codes + 32 * u), load256(a.codes + 32 * u));
+  }
+}
+
+static void row_parts(const Q8Format& format, const RowsScratch& s, int64_t n_cols, const ActRow& a, const Parts& parts,
+                      int lane) {
+  if (format.kind == Q8Class::kSuper) {
+    if (format.super.wide()) return super_row<true>(format.super, s, n_cols, a, parts, lane);
+    return super_row<false>(format.super, s, n_cols, a, parts, lane);
+  }
+  if (format.block.wide()) return block_row<true>(s, n_cols, a, parts, lane);
+  block_row<false>(s, n_cols, a, parts, lane);
+}
+
+#endif
+
+#if defined(__AVX2__)
+
 // At most kFewRows activation rows.
 static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, RowsScratch& s) {
   const ActFormat act = call.format.kind == Q8Class::kSuper ? ActFormat::kSuper : ActFormat::kBlock;
   const size_t act_bytes = act_row_layout(act, call.w.cols).bytes;
   const int64_t chunk = act == ActFormat::kSuper ? kSuperChunk : kBlockChunk;
-  for (int64_t first = row_begin; first < row_end; first += kStripRows) {
-    const int rows = static_cast<int>(row_end - first < kStripRows ? row_end - first : kStripRows);
-    StripSums sums[kFewRows];
-    for (StripSums& sum : sums) sum.y = _mm512_setzero_ps();
+  for (int64_t first = row_begin; first < row_end; first += kRowLanes) {
+    const int rows = static_cast<int>(row_end - first < kRowLanes ? row_end - first : kRowLanes);
+    Vec sums[kFewRows];
+    for (Vec& sum : sums) sum = Vec::zero();
     for (int64_t column = 0; column < call.w.cols; column += chunk) {
       const int64_t n_cols = call.w.cols - column < chunk ? call.w.cols - column : chunk;
       const auto from = [&](int64_t t) {
@@ -346,7 +465,7 @@ static void few_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int
         }
       }
     }
-    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, {sums[t].y}, t, first, rows);
+    for (int64_t t = 0; t < n_tokens; t++) store_sums(call.out, sums[t], t, first, rows);
   }
 }
 
@@ -372,23 +491,6 @@ struct SuperSums {
 
 static SuperSums super_sums(const SuperFormat& format, const uint8_t* codes, const int16_t* scales, const int16_t* mins,
                             const int8_t* a, const int16_t* a_sums) {
-#if defined(__AVX2__)
-  __m256i acc = _mm256_setzero_si256();
-  for (int j = 0; j < 8; j++) {
-    const __m256i c = load256(codes + 32 * j), x = load256(a + 32 * j);
-    if (format.wide()) {
-      const __m256i s = _mm256_set_m128i(_mm_set1_epi32(scales[2 * j + 1]), _mm_set1_epi32(scales[2 * j]));
-      acc = _mm256_add_epi32(acc, _mm256_mullo_epi32(dot4(c, x), s));
-    } else {
-      const __m256i s = _mm256_set_m128i(_mm_set1_epi16(scales[2 * j + 1]), _mm_set1_epi16(scales[2 * j]));
-      acc = _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(c, x), s));
-    }
-  }
-  const __m256i sums = load256(a_sums);
-  const __m256i scaled = _mm256_mullo_epi16(load256(scales), _mm256_set1_epi16(static_cast<int16_t>(-format.offset)));
-  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(scaled, sums));
-  return {sum_lanes(acc), format.mins ? sum_lanes(_mm256_madd_epi16(load256(mins), sums)) : 0};
-#else
   SuperSums total{0, 0};
   for (int g = 0; g < kSuperGroups; g++) {
     int32_t dot = 0;
@@ -397,13 +499,9 @@ static SuperSums super_sums(const SuperFormat& format, const uint8_t* codes, con
     if (format.mins) total.msum += mins[g] * a_sums[g];
   }
   return total;
-#endif
 }
 
 static int32_t group_sum(const uint8_t* codes, const int8_t* a, int n) {
-#if defined(__AVX2__)
-  if (n == 32) return sum_lanes(dot4(load256(codes), load256(a)));
-#endif
   int32_t dot = 0;
   for (int i = 0; i < n; i++) dot += codes[i] * a[i];
   return dot;
@@ -415,8 +513,8 @@ static float row_product(const Q8Format& format, const RowsScratch& s, int64_t n
     for (int64_t b = 0; b < n_cols / kSuperCols; b++) {
       const SuperSums sums = super_sums(format.super, s.codes + b * kSuperCols, s.scales + b * kSuperGroups,
                                         s.mins + b * kSuperGroups, a.codes + b * kSuperCols, a.sums + b * kSuperGroups);
-      y = fused(static_cast<float>(sums.isum), s.d[b * kStripRows] * a.d[b], y);
-      if (format.super.mins) y = fused(static_cast<float>(-sums.msum), s.m[b * kStripRows] * a.d[b], y);
+      y += static_cast<float>(sums.isum) * (s.d[b * kStripRows] * a.d[b]);
+      if (format.super.mins) y -= static_cast<float>(sums.msum) * (s.m[b * kStripRows] * a.d[b]);
     }
     return y;
   }
@@ -426,8 +524,8 @@ static float row_product(const Q8Format& format, const RowsScratch& s, int64_t n
     const int32_t a_sum = a.sums[at / 16] + (block.group == 32 ? a.sums[at / 16 + 1] : 0);
     const int32_t isum = group_sum(s.codes + at, a.codes + at, block.group) - block.offset * a_sum;
     const float a_d = a.d[at / 32];
-    y = fused(static_cast<float>(isum), s.d[g * kStripRows] * a_d, y);
-    if (block.addends) y = fused(static_cast<float>(a_sum), s.m[g * kStripRows] * a_d, y);
+    y += static_cast<float>(isum) * (s.d[g * kStripRows] * a_d);
+    if (block.addends) y += static_cast<float>(a_sum) * (s.m[g * kStripRows] * a_d);
   }
   return y;
 }
