@@ -48,7 +48,7 @@
   X(kAct, "act", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|q8", kScopeEngine,                                 \
     "Type that activations are rounded to before matrix products: q8 for 8-bit integer products, f32 for none; auto " \
     "is f32 for eval and q8 for run and bench")                                                                       \
-  X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16", kScopeEngine,                         \
+  X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16|bf16|q8_0", kScopeEngine,               \
     "Type of the KV cache; auto is f32 for eval and f16 for run and bench")                                           \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \

@@ -10,6 +10,13 @@ namespace {
 
 uint64_t gib(double value) { return static_cast<uint64_t>(value * static_cast<double>(kGiB)); }
 
+kernels::KvType kv_type_of(const std::string& name, NumericPath auto_path) {
+  for (const kernels::KvType type : kernels::kKvTypes) {
+    if (name == kernels::kv_type_name(type)) return type;
+  }
+  return auto_path == NumericPath::kFast ? kernels::KvType::kF16 : kernels::KvType::kF32;
+}
+
 }  // namespace
 
 Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
@@ -22,11 +29,9 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   }
   if (!settings.is_auto(Key::kExpertCache)) config.expert_cache = settings.integer(Key::kExpertCache);
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
-  const std::string& kv = settings.text(Key::kKvType);
-  const bool fast = auto_path == NumericPath::kFast;
-  config.kv_type = kv == "f32" || (kv == "auto" && !fast) ? kernels::KvType::kF32 : kernels::KvType::kF16;
+  config.kv_type = kv_type_of(settings.text(Key::kKvType), auto_path);
   const std::string& act = settings.text(Key::kAct);
-  config.round_activations = act == "q8" || (act == "auto" && fast);
+  config.round_activations = act == "q8" || (act == "auto" && auto_path == NumericPath::kFast);
   if (!settings.is_auto(Key::kCtx)) config.context = settings.integer(Key::kCtx);
   if (!settings.is_auto(Key::kThreads)) config.threads = static_cast<int>(settings.integer(Key::kThreads));
   if (!settings.text(Key::kCpus).empty()) {

@@ -29,6 +29,7 @@ uint64_t logits_bytes(const HParams& hp, const PartOptions& options) {
 
 Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, const HParams& hp, int first, int last,
                                 const PartOptions& options) {
+  RETURN_IF_ERROR(StateMemory::check_type(hp, options.kv_type));
   WeightLoader loader = WeightLoader::measuring(model);
   ASSIGN_OR_RETURN(const auto network, arch.build({hp, loader, first, last}));
   Activations act;

@@ -18,6 +18,20 @@ device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& lim
           .value_dim = hp.value_dim};
 }
 
+Status StateMemory::check_type(const HParams& hp, kernels::KvType kv_type) {
+  const int block = kernels::kv_block(kv_type);
+  if (hp.key_dim % block == 0 && hp.value_dim % block == 0) return {};
+  std::string fitting;
+  for (const kernels::KvType type : kernels::kKvTypes) {
+    if (kernels::kv_block(type) != 1) continue;
+    fitting += format("{}{}", fitting.empty() ? "" : ", ", kernels::kv_type_name(type));
+  }
+  return Error{ErrorCode::kUnsupported,
+               format("--kv-type {} keeps values in blocks of {}, which a head's {} keys and {} values do not divide "
+                      "into; use one of {}",
+                      kernels::kv_type_name(kv_type), block, hp.key_dim, hp.value_dim, fitting)};
+}
+
 uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
                                    kernels::KvType kv_type) {
   const device::KvBlocks kv = kv_shape(hp, limits, kv_type);

@@ -28,6 +28,10 @@ class StateMemory {
   static Result<std::unique_ptr<StateMemory>> create(device::Device& device, const HParams& hp, int first, int last,
                                                      const StateLimits& limits, kernels::KvType kv_type);
 
+  // Whether the heads of the model can be kept in elements of this type: kUnsupported where they do not divide into its
+  // blocks, naming the sizes and the types that work. What follows takes a type that has passed.
+  static Status check_type(const HParams& hp, kernels::KvType kv_type);
+
   // What create() allocates.
   static uint64_t bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
                                kernels::KvType kv_type);

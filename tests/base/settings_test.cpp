@@ -58,7 +58,8 @@ TEST(SettingsTest, TakesWhatTheTableAllows) {
       {Key::kCtx, "1"},         {Key::kCtx, "16777216"},  {Key::kCtx, "auto"},       {Key::kChunk, "8192"},
       {Key::kSeed, "0"},        {Key::kSeed, "4294967295"}, {Key::kTemp, "0"},       {Key::kTemp, "1e-3"},
       {Key::kTemp, "100"},      {Key::kTopP, "1"},        {Key::kTopP, "0.0"},       {Key::kRamGib, "1048576"},
-      {Key::kKvType, "f16"},    {Key::kKvType, "auto"},   {Key::kStats, "on"},       {Key::kStats, "off"},
+      {Key::kKvType, "f16"},    {Key::kKvType, "auto"},   {Key::kKvType, "q8_0"},   {Key::kKvType, "bf16"},
+      {Key::kStats, "on"},       {Key::kStats, "off"},
       {Key::kCpus, "0-3,8"},    {Key::kCpus, ""},         {Key::kDevice, "auto"},    {Key::kTopK, "007"},
   };
   for (const auto& c : cases) {
@@ -110,7 +111,7 @@ TEST(SettingsTest, ErrorsNameOriginValueAndWhatIsAllowed) {
       {Key::kCtx, "0", "--ctx", "--ctx: '0' is not allowed; give a whole number from 1 to 16777216 tokens, or auto"},
       {Key::kTemp, "hot", "STRATA_TEMP", "STRATA_TEMP: 'hot' is not allowed; give a number from 0 to 100"},
       {Key::kRamGib, "-1", "--ram-gib", "--ram-gib: '-1' is not allowed; give a number from 0 to 1048576 GiB"},
-      {Key::kKvType, "\x1b", "--kv-type", "--kv-type: '?' is not allowed; give one of auto|f32|f16"},
+      {Key::kKvType, "\x1b", "--kv-type", "--kv-type: '?' is not allowed; give one of auto|f32|f16|bf16|q8_0"},
       {Key::kStats, "maybe", "--stats", "--stats: 'maybe' is not allowed; give on or off"},
   };
   Settings settings;
@@ -173,7 +174,8 @@ TEST(SettingsMarkdownTest, EveryRowHasALineWithAllItsColumns) {
     for (size_t i = 0; i < line.size(); ++i) bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\');
     EXPECT_EQ(bars, 8) << line;
   }
-  EXPECT_NE(page.find("| `--kv-type` | `STRATA_KV_TYPE` | `auto` | `auto\\|f32\\|f16` |  | run, eval, bench | "),
+  EXPECT_NE(page.find("| `--kv-type` | `STRATA_KV_TYPE` | `auto` | `auto\\|f32\\|f16\\|bf16\\|q8_0` |  | "
+                      "run, eval, bench | "),
             std::string::npos);
   EXPECT_NE(page.find("| `--ctx` | `STRATA_CTX` | `auto` | 1 to 16777216, or auto | tokens | run, eval, bench | "),
             std::string::npos);

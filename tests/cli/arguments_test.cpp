@@ -125,7 +125,7 @@ TEST(ParseArguments, RefusesWithOneReason) {
       {{"--graph=yes"}, "--graph: 'yes' is not allowed; give on or off"},
       {{"--top-p", "1.5"}, "--top-p: '1.5' is not allowed; give a number from 0 to 1"},
       {{"-n", "-1"}, "--predict: '-1' is not allowed"},
-      {{"--kv-type", "q8"}, "--kv-type: 'q8' is not allowed; give one of auto|f32|f16"},
+      {{"--kv-type", "q8"}, "--kv-type: 'q8' is not allowed; give one of auto|f32|f16|bf16|q8_0"},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(message("run", c.args).substr(0, std::string_view(c.text).size()), c.text);

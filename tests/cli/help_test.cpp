@@ -39,7 +39,7 @@ TEST(Help, NamesDefaultsAndRanges) {
   std::string help;  // without its line breaks
   for (std::string word; words >> word;) help += word + " ";
   EXPECT_NE(help.find("default 0.8"), std::string::npos);
-  EXPECT_NE(help.find("--kv-type auto|f32|f16"), std::string::npos);
+  EXPECT_NE(help.find("--kv-type auto|f32|f16|bf16|q8_0"), std::string::npos);
   EXPECT_NE(help.find("-n, --predict N"), std::string::npos);
   EXPECT_NE(help.find("-p, --prompt TEXT"), std::string::npos);
 }

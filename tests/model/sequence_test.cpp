@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/bytes.h"
+#include "base/format.h"
 #include "device/host/host_device.h"
 #include "model/sequence.h"
 
@@ -352,6 +354,45 @@ TEST_F(Sequences, StateMemoryThatDoesNotFitSaysWhichLayer) {
   EXPECT_EQ(memory.error().code, ErrorCode::kNoMemory);
   EXPECT_THAT(memory.error().message, HasSubstr("the keys of layer 1"));
   EXPECT_EQ(device_.used_bytes(), 0u);
+}
+
+TEST(StateType, BlocksOfThirtyTwoWantHeadsOfTheirMultiples) {
+  HParams hp = small_hparams(false);
+  for (const auto& [keys, values] : {std::pair{32, 64}, {128, 32}, {256, 256}}) {
+    hp.key_dim = keys, hp.value_dim = values;
+    for (const kernels::KvType type : kernels::kKvTypes) EXPECT_TRUE(StateMemory::check_type(hp, type).ok());
+  }
+  for (const auto& [keys, values] : {std::pair{80, 64}, {64, 80}, {4, 4}}) {
+    hp.key_dim = keys, hp.value_dim = values;
+    for (const kernels::KvType type : {kernels::KvType::kF32, kernels::KvType::kF16, kernels::KvType::kBf16}) {
+      EXPECT_TRUE(StateMemory::check_type(hp, type).ok());
+    }
+    const Status status = StateMemory::check_type(hp, kernels::KvType::kQ8_0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+    EXPECT_EQ(status.error().message,
+              format("--kv-type q8_0 keeps values in blocks of 32, which a head's {} keys and {} values do not divide "
+                     "into; use one of f32, f16, bf16",
+                     keys, values));
+  }
+}
+
+TEST(StateType, BytesAreThoseOfItsElements) {
+  HParams hp = small_hparams(false);
+  hp.key_dim = 64, hp.value_dim = 32, hp.n_kv_heads = 2;
+  const StateLimits limits{.max_sequences = 1, .max_checkpoints = 0, .max_tokens = 100};  // four blocks of 32 tokens
+  const std::pair<kernels::KvType, uint64_t> kBytesOfToken[] = {{kernels::KvType::kF32, 2 * 96 * 4},
+                                                                {kernels::KvType::kF16, 2 * 96 * 2},
+                                                                {kernels::KvType::kBf16, 2 * 96 * 2},
+                                                                {kernels::KvType::kQ8_0, 2 * 3 * 34}};
+  for (const auto& [type, bytes] : kBytesOfToken) {
+    EXPECT_EQ(StateMemory::bytes_needed(hp, 0, 1, limits, type), 128 * bytes) << kernels::kv_type_name(type);
+    device::host::HostDevice device(
+        {.budget_bytes = kMiB, .threads = {}, .kernels = kernels::select_kernels("auto").value()});
+    const auto memory = StateMemory::create(device, hp, 0, 1, limits, type);
+    ASSERT_TRUE(memory.ok());
+    EXPECT_EQ(device.used_bytes(), 128 * bytes) << kernels::kv_type_name(type);
+  }
 }
 
 }  // namespace
