@@ -1,5 +1,7 @@
 #include "engine/config.h"
 
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "base/format.h"
 #include "base/topology.h"
@@ -38,6 +40,15 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
     Result<std::vector<int>> cpus = parse_cpu_list(settings.text(Key::kCpus));
     if (!cpus.ok()) return Error{cpus.error().code, "--cpus: " + cpus.error().message};
     config.cpus = std::move(cpus).value();
+    const std::vector<int> usable = read_topology().cpus;
+    for (const int cpu : config.cpus) {
+      if (std::find(usable.begin(), usable.end(), cpu) != usable.end()) continue;
+      return Error{ErrorCode::kBadInput,
+                   format("--cpus: this process may not use core {}; it may use {}", cpu,
+                          usable.size() == 1
+                              ? format("core {}", usable.front())
+                              : format("{} of the cores from {} to {}", usable.size(), usable.front(), usable.back()))};
+    }
   }
   const std::string& experts = settings.text(Key::kExperts);
   config.experts = experts == "arena"    ? ExpertPlace::kArena

@@ -87,7 +87,7 @@ Status Engine::open_devices(uint64_t ram) {
   device::sim::SimOptions options;
   options.kernels = kernels;
   Result<std::unique_ptr<device::sim::SimMachine>> machine = device::sim::make_sim(config_.device, options);
-  if (!machine.ok()) return Error{machine.error().code, "--device: " + machine.error().message};
+  if (!machine.ok()) return machine.error();
   machine_ = std::move(machine).value();
   if (machine_->n_devices() > 1) {
     return Error{ErrorCode::kUnsupported,

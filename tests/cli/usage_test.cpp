@@ -54,6 +54,7 @@ TEST(Usage, WrongFlags) {
       {{"run", "x", "--threads", "1025"}, "--threads: '1025' is not allowed"},
       {{"run", "x", "--act", "q4"}, "--act: 'q4' is not allowed"},
       {{"run", "x", "--device", "cuda"}, "--device cuda"},
+      {{"run", "x", "--cpus", "4095"}, "--cpus: this process may not use core 4095; it may use "},
       {{"run", "x", "--cpus", "3-1"}, "--cpus: '3-1' in the list of cores"},
       {{"run", "x", "--log-level", "loud"}, "--log-level: 'loud' is not allowed"},
       {{"inspect", "--temp", "1"}, "unknown flag '--temp'"},
