@@ -120,6 +120,8 @@ struct Kernels {
                  int64_t n_tokens, float* y, int64_t y_stride, float* scratch);
 
   // The fast path: activations rounded to 8 bits, integer products. Formats and layouts are in kernels/q8.h.
+  // What integer products with a weight type want their activations rounded to. The same on every instruction set.
+  ActFormat (*act_format)(quant::Type weight);
   // Rounds n elements (a multiple of the weight type's block) into a row.
   void (*quantize_row)(ActFormat format, const float* x, int64_t n, uint8_t* row);
   // Whether matmul_q8 takes tiles, which is faster from more than kFewRows tokens on.

@@ -138,6 +138,8 @@ const Kernels& kernels_for(Isa isa) {
   return scalar::kTable;
 }
 
+ActFormat act_format(quant::Type weight) { return scalar::kTable.act_format(weight); }
+
 Result<const Kernels*> select_kernels(const char* name) {
   const bool automatic = std::strcmp(name, "auto") == 0;
   for (const Isa isa : kAll) {

@@ -107,7 +107,7 @@ class Case {
   }
 
   // What the naive form gives, and how far float32 may be off. A score is off by the roundings of its products (in at
-  // least four sums) and of what follows, which changes its weight by as much relative to itself; exp adds 2e-7. So
+  // least four sums; they go either way, so half of them count) and of what follows, which changes its weight by as much relative to itself; exp adds 2e-7. So
   // an output is off by the average of that, over the softmax, of the value's and the output's own size; and its sums
   // by one rounding a token.
   void reference(std::vector<double>* want, std::vector<double>* tolerance) const {
@@ -168,7 +168,7 @@ class Case {
       for (size_t from = 0; from < keys.size(); from += dim) {
         double size = 0;
         for (size_t d = 0; d < dim; d++) size += std::abs(double{query[d]} * keys[from + d]);
-        errors.push_back(static_cast<float>((c.shape.head_dim / 4.0 + 8) * kU * c.scale * size + 2e-7));
+        errors.push_back(static_cast<float>((c.shape.head_dim / 8.0 + 8) * kU * c.scale * size + 2e-7));
       }
       return errors;
     }

@@ -101,8 +101,7 @@ void compute_product(const kernels::Kernels& kernels, const Piece& piece, const 
     const bool tiles = group_in_tiles(kernels, in, w.cols, piece.end - piece.begin);
     const int64_t at = place - piece.begin;
     const uint8_t* x = rounded_group(in.rows, in.shared ? 0 : piece.begin);
-    x += tiles ? static_cast<size_t>(at / kernels::kTileRows) * kernels::act_tile_layout(in.format, w.cols).bytes
-               : static_cast<size_t>(at) * kernels::act_row_layout(in.format, w.cols).bytes;
+    x += rounded_offset(in.format, w.cols, tiles, at);
     kernels.matmul_q8(w, 0, w.rows, x, tokens, tiles, {out, out_stride}, piece.scratch);
   }
   if (matrix.scale == nullptr && matrix.bias == nullptr) return;
@@ -132,7 +131,6 @@ void round_groups(Compute& compute, const ExpertBatch& batch, const FloatRows& x
   const PairGroups& groups = batch.groups;
   const int64_t n_pairs = in.shared ? 1 : groups.n_pairs();
   constexpr int64_t kTile = kernels::kTileRows;
-  const size_t row_bytes = kernels::act_row_layout(in.format, cols).bytes;
   // Whoever has the place of a tile's first row in its share rounds the tile.
   compute.pool().for_each(n_pairs, kTile, [&](int64_t begin, int64_t end, int worker) {
     float* scratch = compute.scratch(worker, expert_scratch(batch.x.cols, batch.ffn));
@@ -144,14 +142,8 @@ void round_groups(Compute& compute, const ExpertBatch& batch, const FloatRows& x
       const bool tiles = group_in_tiles(compute.kernels(), in, cols, n);
       for (int64_t t = begin <= first ? 0 : (begin - first + kTile - 1) / kTile * kTile; t < n && first + t < end;
            t += kTile) {
-        if (tiles) {
-          round_tile(compute.kernels(), in.format, x.from(first + t), cols, std::min(kTile, n - t),
-                     to + static_cast<size_t>(t / kTile) * kernels::act_tile_layout(in.format, cols).bytes, scratch);
-          continue;
-        }
-        for (int64_t i = t; i < std::min(t + kTile, n); i++) {
-          compute.kernels().quantize_row(in.format, x.row(first + i), cols, to + static_cast<size_t>(i) * row_bytes);
-        }
+        round_some(compute.kernels(), in.format, x.from(first + t), cols, std::min(kTile, n - t), tiles,
+                   to + rounded_offset(in.format, cols, tiles, t), scratch);
       }
     }
   });

@@ -23,35 +23,31 @@ int64_t rounding_scratch(ActFormat format, int64_t cols) {
   return static_cast<int64_t>(std::max(rows, kQ8ScratchBytes) / sizeof(float));
 }
 
-void round_tile(const Kernels& kernels, ActFormat format, const FloatRows& x, int64_t cols, int64_t n, uint8_t* tile,
-                float* scratch) {
+void round_some(const Kernels& kernels, ActFormat format, const FloatRows& x, int64_t cols, int64_t n, bool tile,
+                uint8_t* to, float* scratch) {
   const size_t row_bytes = kernels::act_row_layout(format, cols).bytes;
-  const uint8_t* rows[kTileRows];
+  uint8_t* rows = tile ? reinterpret_cast<uint8_t*>(scratch) : to;
+  const uint8_t* row[kTileRows];
   for (int64_t i = 0; i < n; i++) {
-    uint8_t* row = reinterpret_cast<uint8_t*>(scratch) + static_cast<size_t>(i) * row_bytes;
-    kernels.quantize_row(format, x.row(i), cols, row);
-    rows[i] = row;
+    uint8_t* at = rows + static_cast<size_t>(i) * row_bytes;
+    kernels.quantize_row(format, x.row(i), cols, at);
+    row[i] = at;
   }
-  kernels.pack_tile(format, rows, static_cast<int>(n), cols, tile);
+  if (tile) kernels.pack_tile(format, row, static_cast<int>(n), cols, to);
+}
+
+size_t rounded_offset(ActFormat format, int64_t cols, bool tiles, int64_t first) {
+  return tiles ? static_cast<size_t>(first / kTileRows) * kernels::act_tile_layout(format, cols).bytes
+               : static_cast<size_t>(first) * kernels::act_row_layout(format, cols).bytes;
 }
 
 RoundedRows round_rows(Compute& compute, ActFormat format, const FloatRows& x, int64_t cols, int64_t n, uint8_t* to) {
-  const Kernels& kernels = compute.kernels();
-  const bool tiles = in_tiles(kernels, n);
-  const size_t row_bytes = kernels::act_row_layout(format, cols).bytes;
-  const size_t tile_bytes = kernels::act_tile_layout(format, cols).bytes;
+  const bool tiles = in_tiles(compute.kernels(), n);
   compute.pool().for_each((n + kTileRows - 1) / kTileRows, 1, [&](int64_t begin, int64_t end, int worker) {
     for (int64_t first = begin * kTileRows; first < std::min(n, end * kTileRows); first += kTileRows) {
-      const int64_t count = std::min<int64_t>(n - first, kTileRows);
-      if (tiles) {
-        round_tile(kernels, format, x.from(first), cols, count,
-                   to + static_cast<size_t>(first / kTileRows) * tile_bytes,
-                   compute.scratch(worker, rounding_scratch(format, cols)));
-        continue;
-      }
-      for (int64_t i = first; i < first + count; i++) {
-        kernels.quantize_row(format, x.row(i), cols, to + static_cast<size_t>(i) * row_bytes);
-      }
+      round_some(compute.kernels(), format, x.from(first), cols, std::min<int64_t>(n - first, kTileRows), tiles,
+                 to + rounded_offset(format, cols, tiles, first),
+                 compute.scratch(worker, rounding_scratch(format, cols)));
     }
   });
   return {to, n, tiles};
@@ -78,13 +74,13 @@ RoundedRows round_rows_twice(Compute& compute, ActFormat format, const FloatRows
   const Kernels& kernels = compute.kernels();
   const bool tiles = in_tiles(kernels, 2 * n);
   const size_t row_bytes = kernels::act_row_layout(format, cols).bytes;
-  const size_t tile_bytes = kernels::act_tile_layout(format, cols).bytes;
   constexpr int64_t kPairs = kTileRows / 2;
   compute.pool().for_each((n + kPairs - 1) / kPairs, 1, [&](int64_t begin, int64_t end, int worker) {
     float* left = compute.scratch(worker, rounding_twice_scratch(format, cols));
     for (int64_t first = begin * kPairs; first < std::min(n, end * kPairs); first += kPairs) {
       const int64_t count = std::min<int64_t>(n - first, kPairs);
-      uint8_t* rows = tiles ? reinterpret_cast<uint8_t*>(left + cols) : to + static_cast<size_t>(2 * first) * row_bytes;
+      uint8_t* place = to + rounded_offset(format, cols, tiles, 2 * first);
+      uint8_t* rows = tiles ? reinterpret_cast<uint8_t*>(left + cols) : place;
       const uint8_t* row[kTileRows];
       for (int64_t i = 0; i < count; i++) {
         uint8_t* at = rows + static_cast<size_t>(2 * i) * row_bytes;
@@ -94,9 +90,7 @@ RoundedRows round_rows_twice(Compute& compute, ActFormat format, const FloatRows
         row[2 * i] = at;
         row[2 * i + 1] = at + row_bytes;
       }
-      if (!tiles) continue;
-      kernels.pack_tile(format, row, static_cast<int>(2 * count), cols,
-                        to + static_cast<size_t>(first / kPairs) * tile_bytes);
+      if (tiles) kernels.pack_tile(format, row, static_cast<int>(2 * count), cols, place);
     }
   });
   return {to, 2 * n, tiles};

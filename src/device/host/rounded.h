@@ -32,9 +32,11 @@ size_t rounded_bytes(kernels::ActFormat format, int64_t cols, int64_t n);
 // Scratch per thread, in floats, for rounding and then multiplying rows of `cols` elements.
 int64_t rounding_scratch(kernels::ActFormat format, int64_t cols);
 
-// Rounds n <= kTileRows rows to a tile. scratch: rounding_scratch().
-void round_tile(const kernels::Kernels& kernels, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
-                uint8_t* tile, float* scratch);
+// Rounds n <= kTileRows rows, to a tile or side by side. scratch: rounding_scratch().
+void round_some(const kernels::Kernels& kernels, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
+                bool tile, uint8_t* to, float* scratch);
+// Bytes from the first of many rounded rows to row `first`, of tiles a multiple of kTileRows.
+size_t rounded_offset(kernels::ActFormat format, int64_t cols, bool tiles, int64_t first);
 // Rounds all n rows, shared out over the pool.
 RoundedRows round_rows(Compute& compute, kernels::ActFormat format, const FloatRows& x, int64_t cols, int64_t n,
                        uint8_t* to);

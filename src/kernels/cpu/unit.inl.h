@@ -18,6 +18,7 @@ const Kernels kTable = {
     .isa = STRATA_ISA_ID,
     .decode = decode,
     .matmul = matmul,
+    .act_format = act_format_of,
     .quantize_row = quantize_row,
     .has_tiles = kHasTiles,
     .pack_tile = pack_tile,

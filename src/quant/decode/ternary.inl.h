@@ -12,6 +12,19 @@ inline Codes ternary_digits(Codes x) {
   return splat(-1) - Codes{one} - Codes{two};
 }
 
+// Four bytes, then 3, 9 and 27 times them.
+inline Codes times_powers_of_3(const uint8_t* bytes) {
+  uint8_t times[16];
+  for (int i = 0; i < 4; i++) {
+    const uint32_t x = bytes[i];
+    times[i] = static_cast<uint8_t>(x);
+    times[4 + i] = static_cast<uint8_t>(x * 3);
+    times[8 + i] = static_cast<uint8_t>(x * 9);
+    times[12 + i] = static_cast<uint8_t>(x * 27);
+  }
+  return load_codes(times);
+}
+
 // 0: qs[48]; 48: qh[4]; 52: f16 d. Digit n of a byte is the leading digit of byte * 3^n mod 256. Elements 0..159 are
 // digits 0..4 of qs[0..31], then 160..239 those of qs[32..47], then 240..255 digits 0..3 of qh.
 inline void decode_block_tq1_0(const uint8_t* block, float* out) {
@@ -25,15 +38,7 @@ inline void decode_block_tq1_0(const uint8_t* block, float* out) {
     b = b + b + b;
     c = c + c + c;
   }
-  uint8_t last[16];
-  for (int i = 0; i < 4; i++) {
-    const uint32_t x = block[48 + i];
-    last[i] = static_cast<uint8_t>(x);
-    last[4 + i] = static_cast<uint8_t>(x * 3);
-    last[8 + i] = static_cast<uint8_t>(x * 9);
-    last[12 + i] = static_cast<uint8_t>(x * 27);
-  }
-  store_scaled(out + 240, ternary_digits(load_codes(last)), d);
+  store_scaled(out + 240, ternary_digits(times_powers_of_3(block + 48)), d);
 }
 
 // 0: qs[64], in the 2-bit planes of Q2_K; 64: f16 d. Code 3 is legal and means +2d.

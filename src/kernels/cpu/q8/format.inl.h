@@ -8,6 +8,7 @@
 // q8/tiles.inl.h know no type.
 #pragma once
 
+#include "kernels/q8.h"
 #include "quant/decode/all.inl.h"
 
 namespace strata::kernels::STRATA_ISA_NS {
@@ -38,8 +39,9 @@ struct SuperFormat {
   // Unpacks n super-blocks.
   void (*unpack)(const uint8_t* packed, int64_t n, const SuperPanel& out);
   int offset;
-  int largest;  // code
-  bool mins;
+  int largest;   // code
+  int min_cols;  // codes that share a min: 16, 32, or 0 where there are none
+  bool mins() const { return min_cols != 0; }
   // Sums of two products with an int8 don't fit 16 bits.
   bool wide() const { return largest > 128; }
 };
@@ -54,11 +56,9 @@ struct BlockFormat {
   bool wide() const { return largest > 128; }
 };
 
-enum class Q8Class : uint8_t { kNone, kSuper, kBlock };
-
 struct Q8Format {
   quant::Type type;
-  Q8Class kind;
+  ActFormat kind;  // the class, and what it wants activations rounded to; kNone: no integer products
   SuperFormat super;
   BlockFormat block;
 };
@@ -91,14 +91,14 @@ static void unpack_blocks(const uint8_t* packed, int64_t n, const BlockPanel& ou
 }
 
 template <int kBytes, void (*kBlock)(const uint8_t*, const SuperPanel&)>
-constexpr Q8Format super_format(quant::Type type, int offset, int largest, bool mins = false) {
-  return {type, Q8Class::kSuper, {unpack_super<kBytes, kBlock>, offset, largest, mins}, {}};
+constexpr Q8Format super_format(quant::Type type, int offset, int largest, int min_cols = 0) {
+  return {type, ActFormat::kSuper, {unpack_super<kBytes, kBlock>, offset, largest, min_cols}, {}};
 }
 
 template <int kBytes, int kElems, int kGroupElems, void (*kBlock)(const uint8_t*, const BlockPanel&)>
 constexpr Q8Format block_format_q8(quant::Type type, int offset, int largest, bool addends = false) {
   return {type,
-          Q8Class::kBlock,
+          ActFormat::kBlock,
           {},
           {unpack_blocks<kBytes, kElems, kGroupElems, kBlock>, kGroupElems, offset, largest, addends}};
 }

@@ -32,8 +32,9 @@ constexpr Q8FormatTable kQ8Formats = make_q8_format_table();
 static const Q8Format& q8_format(quant::Type type) {
   const uint32_t id = static_cast<uint32_t>(type);
   ASSERT(id < kIdEnd);
-  ASSERT(kQ8Formats.by_id[id].kind != Q8Class::kNone);
   return kQ8Formats.by_id[id];
 }
+
+static ActFormat act_format_of(quant::Type weight) { return q8_format(weight).kind; }
 
 }  // namespace strata::kernels::STRATA_ISA_NS

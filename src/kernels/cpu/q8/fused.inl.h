@@ -358,7 +358,7 @@ static __m512 finish_fused(const Q8Call& call, const FusedFormat& fused, const A
                            int64_t n_cols, FusedScratch& s, __m512 y) {
   const bool super = fused.shape == PartShape::kSuper;
   const int64_t n_scales = n_cols / (super ? kSuperCols : 32);
-  const bool mins = super ? call.format.super.mins : call.format.block.addends;
+  const bool mins = super ? call.format.super.mins() : call.format.block.addends;
   if (fused.half_scales) to_floats(s.half_d, n_scales * kStripRows, s.d);
   if (mins) to_floats(s.half_m, n_scales * kStripRows, s.m);
   if (super) {
@@ -393,19 +393,13 @@ static __m512 finish_fused(const Q8Call& call, const FusedFormat& fused, const A
 // At most kFewRows activation rows. A strip is read from memory for the first of them; the others find it in the cache.
 static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row_begin, int64_t row_end,
                        int64_t n_tokens, FusedScratch& s) {
-  const ActFormat act = call.format.kind == Q8Class::kSuper ? ActFormat::kSuper : ActFormat::kBlock;
-  const size_t act_bytes = act_row_layout(act, call.w.cols).bytes;
   const bool whole = call.w.cols <= kFusedCols;
-  const auto from = [&](int64_t t, int64_t column) {
-    const ActRow a = act_row(act, call.w.cols, call.x + static_cast<size_t>(t) * act_bytes);
-    return ActRow{a.codes + column, a.d + column / act_scale_cols(act), a.sums + column / 16};
-  };
   const auto prepare = [&](int64_t t, const ActRow& a, int64_t n_cols) {
     order_activations(fused.order, a.codes, act_cols(n_cols), s.a[t]);
     for (int64_t i = 0; i < n_cols / 32; i++) s.sums32[t][i] = static_cast<int16_t>(a.sums[2 * i] + a.sums[2 * i + 1]);
   };
   if (whole) {
-    for (int64_t t = 0; t < n_tokens; t++) prepare(t, from(t, 0), call.w.cols);
+    for (int64_t t = 0; t < n_tokens; t++) prepare(t, call.act(t, 0), call.w.cols);
   }
   for (int64_t first = row_begin; first < row_end; first += kStripRows) {
     const int rows = static_cast<int>(row_end - first < kStripRows ? row_end - first : kStripRows);
@@ -414,7 +408,7 @@ static void fused_rows(const Q8Call& call, const FusedFormat& fused, int64_t row
     for (int64_t column = 0; column < call.w.cols; column += kFusedCols) {
       const int64_t n_cols = call.w.cols - column < kFusedCols ? call.w.cols - column : kFusedCols;
       for (int64_t t = 0; t < n_tokens; t++) {
-        const ActRow a = from(t, column);
+        const ActRow a = call.act(t, column);
         if (!whole) prepare(t, a, n_cols);
         for (int r = 0; r < rows; r++) {
           fused.row({call.packed(first + r, column), n_cols, s.a[t], a.sums, s.sums32[t], r, s.parts, s.mins, s.half_d,

@@ -111,10 +111,10 @@ inline void unpack_q6_k(const uint8_t* block, const SuperPanel& out) {
 }
 
 constexpr Q8Format kQ8KFormats[] = {
-    super_format<84, unpack_q2_k>(quant::Type::Q2_K, 0, 3, true),
+    super_format<84, unpack_q2_k>(quant::Type::Q2_K, 0, 3, 16),
     super_format<110, unpack_q3_k>(quant::Type::Q3_K, 4, 7),
-    super_format<144, unpack_q4_k>(quant::Type::Q4_K, 0, 15, true),
-    super_format<176, unpack_q5_k>(quant::Type::Q5_K, 0, 31, true),
+    super_format<144, unpack_q4_k>(quant::Type::Q4_K, 0, 15, 32),
+    super_format<176, unpack_q5_k>(quant::Type::Q5_K, 0, 31, 32),
     super_format<210, unpack_q6_k>(quant::Type::Q6_K, 32, 63),
 };
 

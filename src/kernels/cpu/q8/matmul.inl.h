@@ -24,6 +24,7 @@ static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const
                       bool tiles, const Q8Out& out, void* scratch) {
   const uintptr_t address = (reinterpret_cast<uintptr_t>(scratch) + 63) / 64 * 64;
   const Q8Call call{w, q8_format(w.type), x, out};
+  ASSERT(call.format.kind != ActFormat::kNone);
 #if defined(__AVX2__)
   if (tiles) return tiles_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 #endif

@@ -22,15 +22,7 @@ inline void unpack_tq1_0(const uint8_t* block, const SuperPanel& out) {
     b = b + b + b;
     c = c + c + c;
   }
-  uint8_t last[16];
-  for (int i = 0; i < 4; i++) {
-    const uint32_t x = block[48 + i];
-    last[i] = static_cast<uint8_t>(x);
-    last[4 + i] = static_cast<uint8_t>(x * 3);
-    last[8 + i] = static_cast<uint8_t>(x * 9);
-    last[12 + i] = static_cast<uint8_t>(x * 27);
-  }
-  store_codes(out.codes + 240, ternary_digits(load_codes(last)) + one);
+  store_codes(out.codes + 240, ternary_digits(times_powers_of_3(block + 48)) + one);
 }
 
 inline void unpack_tq2_0(const uint8_t* block, const SuperPanel& out) {

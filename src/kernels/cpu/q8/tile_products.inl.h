@@ -14,7 +14,7 @@ namespace strata::kernels::STRATA_ISA_NS {
 struct TileProducts {
   // Codes above 128 as int16, of each 4 columns the even two and the odd two; in super-blocks (code - offset) * scale.
   alignas(64) int16_t words[kStripRows][kSuperCols];
-  alignas(64) int16_t act_words[kSuperCols][kActRows];  // activations: [columns / 4][even, odd][row][2]
+  alignas(64) int16_t act_words[kSuperCols][kActRows];      // activations: [columns / 4][even, odd][row][2]
   alignas(64) int16_t scales[kStripRows][kSuperGroups][2];  // each twice
   alignas(64) int16_t shifts[kStripRows][kSuperGroups];     // -offset * scale
   alignas(64) int32_t sums[2][kStripRows][kActRows];
@@ -67,7 +67,8 @@ static void block_byte_sums(const Strip& strip, int column, int n_columns, const
                             int32_t (*sums)[kActRows]) {
   const IntLanes one = IntLanes::set(0x00010001);
   for (int c = column; c < column + n_columns; c += kGroup) {
-    add_group_products<kPairs>(strip.codes, c, tile, [&](int) { return one; }, sums);
+    add_group_products<kPairs>(
+        strip.codes, c, tile, [&](int) { return one; }, sums);
   }
 }
 

@@ -39,7 +39,7 @@ static void add_super(const Strip& s, bool mins, const ActTile& a, int64_t block
   }
 }
 
-// Mins per 16 columns (Q2_K).
+// Mins per 16 columns.
 static void add_super_mins16(const Strip& s, const ActTile& a, int64_t block, float (*y)[kActRows]) {
   const FloatLanes da = FloatLanes::load(a.d + block * kActRows);
   for (int r = 0; r < kStripRows; r++) {
@@ -78,13 +78,10 @@ struct TileRange {
   ActTile operator[](int64_t t) const { return act_tile(format, cols, tiles + static_cast<size_t>(t) * bytes); }
 };
 
-// Every super-block has mins per 32 columns but Q2_K's.
-inline bool mins_per_16(quant::Type type) { return type == quant::Type::Q2_K; }
-
 static void super_strip(const Q8Call& call, int64_t first, int rows, const TileRange& tiles, TilesScratch& scratch) {
   const SuperFormat& format = call.format.super;
-  const bool mins32 = format.mins && !mins_per_16(call.w.type);
-  const bool mins16 = format.mins && mins_per_16(call.w.type);
+  const bool mins32 = format.min_cols == 32;
+  const bool mins16 = format.min_cols == 16;
   Strip& s = scratch.strip;
   for (int64_t b = 0; b < call.w.cols / kSuperCols; b++) {
     for (int r = 0; r < rows; r++) {
@@ -138,8 +135,7 @@ inline Vec lane_of_rows(const float (*sums)[kActRows], int64_t lane) {
                                            _mm512_set1_epi32(kActRows));
   return {_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xFFFF, index, &sums[0][lane], 4)};
 #else
-  const __m256i index =
-      _mm256_mullo_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), _mm256_set1_epi32(kActRows));
+  const __m256i index = _mm256_mullo_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), _mm256_set1_epi32(kActRows));
   const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
   return {_mm256_mask_i32gather_ps(_mm256_setzero_ps(), &sums[0][lane], index, all, 4)};
 #endif
@@ -157,8 +153,8 @@ static void store_strip(const float (*sums)[kActRows], int64_t first, int rows, 
 
 static void tiles_product(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, void* scratch) {
   TilesScratch& s = *static_cast<TilesScratch*>(scratch);
-  const bool super = call.format.kind == Q8Class::kSuper;
-  const ActFormat act = super ? ActFormat::kSuper : ActFormat::kBlock;
+  const ActFormat act = call.format.kind;
+  const bool super = act == ActFormat::kSuper;
   const size_t bytes = act_tile_layout(act, call.w.cols).bytes;
   const int64_t n_tiles = (n_tokens + kTileRows - 1) / kTileRows;
   begin_products(super ? 64 : call.format.block.group);
