@@ -107,9 +107,9 @@ class Case {
   }
 
   // What the naive form gives, and how far float32 may be off. A score is off by the roundings of its products (in at
-  // least four sums; they go either way, so half of them count) and of what follows, which changes its weight by as much relative to itself; exp adds 2e-7. So
-  // an output is off by the average of that, over the softmax, of the value's and the output's own size; and its sums
-  // by one rounding a token.
+  // least four sums; they go either way, so half of them count) and of what follows, which changes its weight by as
+  // much relative to itself; exp adds 2e-7. So an output is off by the average of that, over the softmax, of the
+  // value's and the output's own size; and its sums by one rounding a token.
   void reference(std::vector<double>* want, std::vector<double>* tolerance) const {
     for (int row = 0; row < shape.n_rows; row++) {
       const auto begin = static_cast<size_t>(shape.first(row) - shape.first(0));
