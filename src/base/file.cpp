@@ -39,12 +39,17 @@ class RealFile final : public File {
     const ssize_t n = ::pread(fd_, dst.data(), length, static_cast<off_t>(offset));
     if (n >= 0) return static_cast<size_t>(n);
     const int error = errno;
-    return Error{error == EINTR ? ErrorCode::kInterrupted : ErrorCode::kIo,
-                 format("cannot read {} bytes at offset {} of {}: {}", length, offset, printable(path_),
-                        errno_text(error))};
+    return Error{
+        error == EINTR ? ErrorCode::kInterrupted : ErrorCode::kIo,
+        format("cannot read {} bytes at offset {} of {}: {}", length, offset, printable(path_), errno_text(error))};
   }
 
   Result<std::unique_ptr<Mapping>> map() override { return map_file(fd_, size_, path_); }
+
+  void will_need(uint64_t offset, uint64_t bytes) override {
+    if (offset > kOffsetMax || bytes > kOffsetMax - offset) return;
+    ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+  }
 
  private:
   int fd_;

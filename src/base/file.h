@@ -20,6 +20,8 @@ class Mapping {
   virtual ~Mapping() = default;
   virtual std::span<const std::byte> bytes() const = 0;
   virtual bool failed() const = 0;
+  // Asks the system to begin to read these bytes, which lie inside; a hint, without an answer. Any thread.
+  virtual void will_need(size_t offset, size_t bytes) { static_cast<void>(offset), static_cast<void>(bytes); }
 };
 
 // An open file for positioned reads. All calls are safe from several threads at once.
@@ -33,6 +35,8 @@ class File {
   // answers; kIo is a failure.
   virtual Result<size_t> read_some(uint64_t offset, std::span<std::byte> dst) = 0;
   virtual Result<std::unique_ptr<Mapping>> map() = 0;
+  // Asks the system to begin to read these bytes into its cache; a hint, without an answer.
+  virtual void will_need(uint64_t offset, uint64_t bytes) { static_cast<void>(offset), static_cast<void>(bytes); }
 
   // All of dst, retrying interrupted and short reads. An end of file inside dst is kIo; the message names file,
   // offset and length.

@@ -137,6 +137,11 @@ class RealMapping final : public Mapping {
   std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(address_), size_}; }
   bool failed() const override { return node_->failed.load(std::memory_order_acquire); }
 
+  void will_need(size_t offset, size_t bytes) override {
+    const size_t first = offset / page_bytes * page_bytes;
+    madvise(static_cast<std::byte*>(address_) + first, offset + bytes - first, MADV_WILLNEED);
+  }
+
  private:
   void* address_;
   size_t size_;

@@ -10,30 +10,31 @@
 namespace strata {
 
 // X(identifier, "printed name", "what it counts")
-#define STRATA_COUNTERS(X)                                                                  \
-  X(kFileReads, "file_reads", "reads of expert bytes from a file")                          \
-  X(kFileReadBytes, "file_read_bytes", "bytes of those reads")                              \
-  X(kArenaLeases, "arena_leases", "expert leases answered from the arena")                  \
-  X(kMappedLeases, "mapped_leases", "expert leases answered from mapped files")             \
-  X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed on the CPU")     \
-  X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                \
-  X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache") \
-  X(kCacheMisses, "cache_misses", "(token, expert) pairs whose expert was not")             \
-  X(kCacheUploads, "cache_uploads", "experts copied into a device's cache")                 \
-  X(kCacheUploadBytes, "cache_upload_bytes", "bytes of those copies")                       \
-  X(kCacheLoans, "cache_loans", "times that slots of a cache were lent")                    \
-  X(kCacheLentBytes, "cache_lent_bytes", "bytes of those slots")                            \
-  X(kTokensForward, "tokens_forward", "rows that went through the layers")                  \
-  X(kSteps, "steps", "forward steps")                                                       \
-  X(kGraphCaptures, "graph_captures", "graphs captured")                                    \
-  X(kGraphReplays, "graph_replays", "graphs replayed")                                      \
+#define STRATA_COUNTERS(X)                                                                   \
+  X(kFileReads, "file_reads", "reads of expert bytes from a file")                           \
+  X(kFileReadBytes, "file_read_bytes", "bytes of those reads")                               \
+  X(kArenaLeases, "arena_leases", "expert leases answered from the arena")                   \
+  X(kMappedLeases, "mapped_leases", "expert leases answered from mapped files")              \
+  X(kMappedReadAheads, "mapped_read_aheads", "experts whose pages the system was asked for") \
+  X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed on the CPU")      \
+  X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                 \
+  X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache")  \
+  X(kCacheMisses, "cache_misses", "(token, expert) pairs whose expert was not")              \
+  X(kCacheUploads, "cache_uploads", "experts copied into a device's cache")                  \
+  X(kCacheUploadBytes, "cache_upload_bytes", "bytes of those copies")                        \
+  X(kCacheLoans, "cache_loans", "times that slots of a cache were lent")                     \
+  X(kCacheLentBytes, "cache_lent_bytes", "bytes of those slots")                             \
+  X(kTokensForward, "tokens_forward", "rows that went through the layers")                   \
+  X(kSteps, "steps", "forward steps")                                                        \
+  X(kGraphCaptures, "graph_captures", "graphs captured")                                     \
+  X(kGraphReplays, "graph_replays", "graphs replayed")                                       \
   X(kKvBlocksUsed, "kv_blocks_used", "KV blocks held by sequences (a gauge)")
 
 enum class Counter {
 #define X(id, name, help) id,
   STRATA_COUNTERS(X)
 #undef X
-  kCount
+      kCount
 };
 
 class Stats {

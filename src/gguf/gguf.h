@@ -119,6 +119,8 @@ class Model {
 
   // Bytes of a tensor, or of a part of it, into dst; kBadInput for a range outside the tensor.
   Status read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> dst) const;
+  // Asks the system to begin to read a tensor of this model.
+  void will_need(const TensorInfo& tensor) const;
 
   const std::string& path() const;  // of the first shard
 

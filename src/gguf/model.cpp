@@ -110,12 +110,15 @@ Result<std::string> Model::string_or(std::string_view key, std::string_view fall
 Status Model::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> dst) const {
   const Shard& shard = impl_->shards[static_cast<size_t>(tensor.shard)];
   if (offset > tensor.bytes || dst.size() > tensor.bytes - offset) {
-    return Error{ErrorCode::kBadInput,
-                 format("{}: tensor '{}' has {} bytes, cannot read {} bytes at {}",
-                        printable(shard.path, kMaxPathPrinted), printable(tensor.name), tensor.bytes, dst.size(),
-                        offset)};
+    return Error{ErrorCode::kBadInput, format("{}: tensor '{}' has {} bytes, cannot read {} bytes at {}",
+                                              printable(shard.path, kMaxPathPrinted), printable(tensor.name),
+                                              tensor.bytes, dst.size(), offset)};
   }
   return shard.file->read_exact(tensor.file_offset + offset, dst);
+}
+
+void Model::will_need(const TensorInfo& tensor) const {
+  impl_->shards[static_cast<size_t>(tensor.shard)].file->will_need(tensor.file_offset, tensor.bytes);
 }
 
 }  // namespace strata::gguf

@@ -53,6 +53,8 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
 
 Status Part::build() {
   const HParams& hp = spec_.hp;
+  WeightLoader asking = WeightLoader::asking(spec_.model);
+  RETURN_IF_ERROR(spec_.arch.build({hp, asking, spec_.first, spec_.last}));
   ASSIGN_OR_RETURN(network_, spec_.arch.build({hp, loader_, spec_.first, spec_.last}));
   ASSIGN_OR_RETURN(state_,
                    StateMemory::create(spec_.device, hp, spec_.first, spec_.last, options_.state, options_.kv_type));

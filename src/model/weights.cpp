@@ -50,8 +50,8 @@ Status WeightLoader::put(const Place& place, size_t offset, size_t bytes, const 
   }
   for (size_t at = 0; at < bytes; at += kUploadPiece) {
     const auto read_piece = [&](std::span<std::byte> to) { return read(at, to); };
-    RETURN_IF_ERROR(uploader_->put(*place.memory, place.offset + offset + at, std::min(kUploadPiece, bytes - at),
-                                   read_piece));
+    RETURN_IF_ERROR(
+        uploader_->put(*place.memory, place.offset + offset + at, std::min(kUploadPiece, bytes - at), read_piece));
   }
   return {};
 }
@@ -75,6 +75,7 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint
     return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which weights cannot have", model_.path(),
                                                  name, quant::info(t->type).name)};
   }
+  if (asks_) model_.will_need(*t);
   return t;
 }
 

@@ -18,14 +18,16 @@ namespace strata::model {
 
 // Owns the memory of the weights it loaded; must outlive their use. Every shape is compared with what the file has
 // (missing dimensions count as 1); errors name file, tensor, found and expected. A measuring loader checks and counts
-// the same way, but allocates and reads nothing: its weights are for their shapes only.
+// the same way, but allocates and reads nothing: its weights are for their shapes only. An asking one does so too, and
+// asks the system to begin to read what a loading one will read.
 class WeightLoader {
  public:
   // `round_activations`: products with matrices whose type has integer products use those. Where the host cannot read
   // the device's memory, bytes go there through pinned buffers, in the order of `stream`.
   WeightLoader(const gguf::Model& model, device::Device& device, device::Stream& stream, bool round_activations)
       : model_(model), device_(&device), stream_(&stream), round_activations_(round_activations) {}
-  static WeightLoader measuring(const gguf::Model& model) { return WeightLoader(model); }
+  static WeightLoader measuring(const gguf::Model& model) { return WeightLoader(model, false); }
+  static WeightLoader asking(const gguf::Model& model) { return WeightLoader(model, true); }
 
   // A matrix of any float or block type, as its bytes stand in the file.
   Result<device::Weight> matrix(const std::string& name, int64_t cols, int64_t rows);
@@ -51,7 +53,7 @@ class WeightLoader {
   Status finish();
 
  private:
-  explicit WeightLoader(const gguf::Model& model) : model_(model) {}
+  WeightLoader(const gguf::Model& model, bool asks) : model_(model), asks_(asks) {}
   struct Place {
     device::Memory* memory;
     size_t offset;
@@ -72,6 +74,7 @@ class WeightLoader {
   device::Device* device_ = nullptr;  // null: measuring
   device::Stream* stream_ = nullptr;
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
+  bool asks_ = false;
   bool round_activations_ = false;
   std::unique_ptr<device::Uploader> uploader_;
   device::Memory* slab_ = nullptr;  // where small tensors go

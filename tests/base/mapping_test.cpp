@@ -51,6 +51,20 @@ TEST(MappingTest, ShowsTheFileAfterItWasClosed) {
   EXPECT_FALSE(mapping->failed());
 }
 
+// A hint may name any bytes inside, whatever pages they begin and end in.
+TEST(MappingTest, AskingForBytesChangesNothing) {
+  const test::TempDir dir;
+  const size_t size = 4 * kPage + 5;
+  write_file(dir.file("f"), size);
+  const auto mapping = map(dir.file("f"));
+  ASSERT_NE(mapping, nullptr);
+  for (const size_t offset : {size_t{0}, size_t{1}, kPage - 1, kPage, size - 1}) {
+    for (const size_t bytes : {size_t{0}, size_t{1}, size - offset}) mapping->will_need(offset, bytes);
+  }
+  EXPECT_EQ(mapping->bytes()[size - 1], kX);
+  EXPECT_FALSE(mapping->failed());
+}
+
 TEST(MappingTest, AnEmptyFileIsAnEmptyMapping) {
   const test::TempDir dir;
   write_file(dir.file("f"), 0);

@@ -95,6 +95,7 @@ TEST(Sources, MappedFilesHoldEveryExpert) {
       ASSERT_TRUE(source.ok()) << source.error().message;
       expect_numbered(**source, m);
       EXPECT_EQ(stats.get(Counter::kMappedLeases), 2 * spec.n_layers * spec.n_experts);
+      EXPECT_GE(stats.get(Counter::kMappedReadAheads), spec.n_layers * spec.n_experts);
       EXPECT_EQ(stats.get(Counter::kArenaLeases), 0);
       EXPECT_EQ(stats.get(Counter::kFileReads), 0);
     }

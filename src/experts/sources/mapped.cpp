@@ -1,5 +1,7 @@
 // The model's own files, mapped.
 #include "base/format.h"
+#include "base/page_faults.h"
+#include "experts/read_ahead.h"
 #include "experts/sources/permanent.h"
 
 namespace strata::experts {
@@ -7,7 +9,8 @@ namespace {
 
 class MappedSource final : public PermanentSource {
  public:
-  MappedSource(const ExpertLayout& layout, Stats& stats) : PermanentSource(layout, stats, Counter::kMappedLeases) {}
+  MappedSource(const ExpertLayout& layout, Stats& stats)
+      : PermanentSource(layout, stats, Counter::kMappedLeases), read_ahead_(layout) {}
   const char* name() const override { return "mapped"; }
 
   Status map(const gguf::Model& model) {
@@ -23,6 +26,15 @@ class MappedSource final : public PermanentSource {
     return {};
   }
 
+  // All that is missing of the keys' pages is on its way before the first of them is touched.
+  Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
+    read_ahead_.note_faults(major_page_faults());
+    for (const ExpertKey key : keys) {
+      if (read_ahead_.wanted(key)) ask_for(key);
+    }
+    return PermanentSource::fetch(keys, leases);
+  }
+
   Status health() const override {
     for (size_t i = 0; i < mappings_.size(); i++) {
       if (!mappings_[i]->failed()) continue;
@@ -34,12 +46,21 @@ class MappedSource final : public PermanentSource {
   }
 
  private:
+  void ask_for(ExpertKey key) {
+    for (const BlobPart& part : layout_.layer(key.layer).parts) {
+      const BlobPart::Place& place = part.places[static_cast<size_t>(key.expert)];
+      mappings_[static_cast<size_t>(place.shard)]->will_need(place.offset, part.bytes);
+    }
+    stats_.add(Counter::kMappedReadAheads);
+  }
+
   const std::byte* address(ExpertKey key, int part) const override {
     const BlobPart::Place& place =
         layout_.layer(key.layer).parts[static_cast<size_t>(part)].places[static_cast<size_t>(key.expert)];
     return mappings_[static_cast<size_t>(place.shard)]->bytes().data() + place.offset;
   }
 
+  ReadAhead read_ahead_;
   std::vector<std::unique_ptr<Mapping>> mappings_;
   std::vector<std::string> paths_;
 };
