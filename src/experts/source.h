@@ -1,6 +1,7 @@
 // Where expert bytes are read from, and the leases through which they are reachable.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,16 @@ class Lease {
   ExpertKey key() const { return key_; }
   // Bytes of part i of the layer's layout; no alignment is promised.
   const std::byte* part(int i) const { return parts_[i]; }
+  // Where part i lies in a host buffer, so that a copy can be queued straight out of it: the copy, then
+  // note_async_read. {null, 0} for bytes that lie in none.
+  struct HostPlace {
+    const device::HostBuffer* buffer = nullptr;
+    size_t offset = 0;
+  };
+  HostPlace host_place(int i) const {
+    if (buffer_ == nullptr) return {};
+    return {buffer_, static_cast<size_t>(parts_[i] - buffer_->address())};
+  }
   // Puts a fence on the bytes: a copy out of them was just queued on the stream.
   void note_async_read(device::Stream& stream);
   void release();
@@ -38,6 +49,7 @@ class Lease {
   ExpertSource* source_ = nullptr;
   ExpertKey key_;
   uint32_t place_ = 0;  // the source's own name for where the blob is
+  const device::HostBuffer* buffer_ = nullptr;  // that all parts lie in
   const std::byte* parts_[kMaxParts] = {};
 };
 
@@ -53,12 +65,20 @@ class ExpertSource {
   // On failure no lease of the call is held, and the error names the file.
   virtual Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) = 0;
 
+  // The caller is likely to ask for these soon: a source that reads may start to, where that takes nothing away from
+  // others. Never blocks, never fails, and changes no result. Keys may repeat.
+  virtual void hint(std::span<const ExpertKey> keys);
+  // How many leases at once it serves with the memory it was given; a caller that holds more makes it grow, or fail.
+  virtual int64_t lease_limit() const { return INT64_MAX; }
+
   // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes
   // a token.
   virtual Status health() const { return {}; }
 
  protected:
-  Lease make_lease(ExpertKey key, uint32_t place, std::span<const std::byte* const> parts);
+  // `buffer` is the host buffer that all parts lie in, if there is one.
+  Lease make_lease(ExpertKey key, uint32_t place, std::span<const std::byte* const> parts,
+                   const device::HostBuffer* buffer = nullptr);
   virtual void release(uint32_t place) = 0;
   virtual void note_async_read(uint32_t place, device::Stream& stream) = 0;
   friend class Lease;

@@ -83,6 +83,46 @@ TEST(Lease, NotesReachTheSourceWithItsPlace) {
   EXPECT_EQ(source.last_stream(), stream.get());
 }
 
+// Leases of one expert that lies in a host buffer.
+class BufferSource final : public CountingSource {
+ public:
+  explicit BufferSource(const device::HostBuffer& buffer) : buffer_(buffer) {}
+  std::optional<Lease> try_lease(ExpertKey key) override {
+    const std::byte* parts[] = {buffer_.address() + 8, buffer_.address() + 64};
+    return make_lease(key, 0, parts, &buffer_);
+  }
+
+ private:
+  void release(uint32_t) override {}
+  const device::HostBuffer& buffer_;
+};
+
+TEST(Lease, SaysWhereAPartLiesInAHostBuffer) {
+  device::host::HostDevice device(host_options());
+  const auto buffer = device.allocate_host(128, device::MemoryKind::kPinned, "stage").value();
+  BufferSource source(*buffer);
+  Lease first = *source.try_lease({0, 0});
+  const Lease lease = std::move(first);  // the place moves along
+  EXPECT_EQ(lease.host_place(0).buffer, buffer.get());
+  EXPECT_EQ(lease.host_place(0).offset, 8u);
+  EXPECT_EQ(lease.host_place(1).offset, 64u);
+  EXPECT_EQ(lease.part(1), buffer->address() + 64);
+
+  CountingSource elsewhere;
+  Lease other = std::move(*source.try_lease({0, 1}));
+  other = *elsewhere.try_lease({0, 0});
+  EXPECT_EQ(other.host_place(0).buffer, nullptr);
+  EXPECT_EQ(other.host_place(0).offset, 0u);
+}
+
+TEST(Lease, ASourceThatReadsNothingTakesHintsAndAnyNumberOfLeases) {
+  CountingSource source;
+  const ExpertKey keys[] = {{0, 1}, {0, 1}};
+  source.hint(keys);
+  EXPECT_EQ(source.given(), 0);
+  EXPECT_EQ(source.lease_limit(), INT64_MAX);
+}
+
 TEST(LeaseDeathTest, NothingToNoteWithoutALease) {
   device::host::HostDevice device(host_options());
   const auto stream = device.make_stream("copies");
