@@ -88,6 +88,7 @@ Status ExpertCache::fill() {
 Result<Loan> ExpertCache::lend(uint64_t bytes) {
   ASSERT(bytes > 0);
   ASSERT(!lent());
+  ASSERT(!withdrawn());
   const std::optional<int64_t> n = plan_.slots_to_lend(bytes, spec_.min_slots);
   if (!n) {
     return Error{ErrorCode::kNoMemory,
@@ -122,6 +123,35 @@ Status ExpertCache::restore() {
   return {};
 }
 
+Status ExpertCache::withdraw(std::span<const int32_t> slots) {
+  ASSERT(!lent());
+  for (const int32_t slot : slots) {
+    ASSERT(entry(plan_.slots()[static_cast<size_t>(slot)].key) == slot);
+    entry(plan_.slots()[static_cast<size_t>(slot)].key) = -1;
+  }
+  if (Status status = publish(); !status.ok()) {
+    for (const int32_t slot : slots) entry(plan_.slots()[static_cast<size_t>(slot)].key) = slot;
+    return status;
+  }
+  n_withdrawn_ += static_cast<int64_t>(slots.size());
+  return {};
+}
+
+Status ExpertCache::place(std::span<const SlotExpert> experts) {
+  for (const SlotExpert& expert : experts) {
+    ASSERT(plan_.slots()[static_cast<size_t>(expert.slot)].key.layer == expert.key.layer);
+    ASSERT(entry(expert.key) == -1);
+    entry(expert.key) = expert.slot;
+  }
+  if (Status status = publish(); !status.ok()) {
+    for (const SlotExpert& expert : experts) entry(expert.key) = -1;
+    return status;
+  }
+  for (const SlotExpert& expert : experts) plan_.set_expert(expert.slot, expert.key);
+  n_withdrawn_ -= static_cast<int64_t>(experts.size());
+  return {};
+}
+
 Status ExpertCache::upload(int64_t first) {
   for (const Slot& slot : std::span(plan_.slots()).subspan(static_cast<size_t>(first))) {
     RETURN_IF_ERROR(upload_slot(slot));
@@ -148,8 +178,7 @@ Status ExpertCache::upload_slot(const Slot& slot) {
 
 void ExpertCache::mark(int64_t first, bool resident) {
   for (int64_t i = first; i < plan_.n_slots(); i++) {
-    const ExpertKey key = plan_.slots()[static_cast<size_t>(i)].key;
-    table_[static_cast<size_t>(key.layer * n_experts_ + key.expert)] = resident ? static_cast<int32_t>(i) : -1;
+    entry(plan_.slots()[static_cast<size_t>(i)].key) = resident ? static_cast<int32_t>(i) : -1;
   }
 }
 

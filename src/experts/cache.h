@@ -18,6 +18,12 @@
 
 namespace strata::experts {
 
+// An expert and the slot that it is in.
+struct SlotExpert {
+  int32_t slot = -1;
+  ExpertKey key;
+};
+
 // What a cache is made from; all of it outlives the cache.
 struct CacheSpec {
   device::Device& device;
@@ -63,6 +69,15 @@ class ExpertCache {
   Status restore();
   bool lent() const { return loan_.n_slots > 0; }
 
+  // For exchanging experts (swap.h); not while slots are lent, and none are lent while slots are withdrawn. The experts
+  // of these slots are not resident from here on. Returns when everything that reads the slots is done. On failure
+  // nothing has changed.
+  Status withdraw(std::span<const int32_t> slots);
+  // The withdrawn slots hold the bytes of these experts, of the same layers as those before, and they are resident from
+  // here on. On failure the slots stay withdrawn.
+  Status place(std::span<const SlotExpert> experts);
+  bool withdrawn() const { return n_withdrawn_ > 0; }
+
   const SlotPlan& plan() const { return plan_; }
   // Slot of an expert that is resident, else -1.
   int32_t slot(ExpertKey key) const;
@@ -83,6 +98,7 @@ class ExpertCache {
   Status upload_slot(const Slot& slot);
   // Sets the entries of the slots from `first` on.
   void mark(int64_t first, bool resident);
+  int32_t& entry(ExpertKey key) { return table_[static_cast<size_t>(key.layer * n_experts_ + key.expert)]; }
   // Replaces the device's table by the host's; returns when all queued before and this is done.
   Status publish();
 
@@ -96,6 +112,7 @@ class ExpertCache {
   std::unique_ptr<device::HostBuffer> staged_table_;
   std::unique_ptr<device::Uploader> uploader_;
   Loan loan_;
+  int64_t n_withdrawn_ = 0;  // slots
   int64_t version_ = 0;
 };
 

@@ -11,7 +11,7 @@ namespace strata::experts {
 
 // Room for one blob. Slots are numbered by address, whatever their size.
 struct Slot {
-  ExpertKey key;  // the expert it was made for
+  ExpertKey key;  // the expert that it is for
   uint64_t offset = 0;
   uint64_t bytes = 0;  // the blob's, rounded up to kSlotAlignment
 
@@ -36,6 +36,8 @@ class SlotPlan {
   int64_t n_slots() const { return static_cast<int64_t>(slots_.size()); }
   uint64_t bytes() const { return slots_.empty() ? 0 : slots_.back().end(); }
   uint64_t largest_slot_bytes() const;
+  // Another expert of the same layer takes the slot.
+  void set_expert(int32_t slot, ExpertKey key) { slots_[static_cast<size_t>(slot)].key = key; }
 
   // How many of the highest slots it takes to lend `bytes` in one piece, when at least `min_slots` are to stay; nullopt
   // when those that may go are too small.
