@@ -8,6 +8,7 @@ enum class Mutation {
   kNone,
   kSumInArrivalOrder,  // expert rows summed in another order than their rank
   kChunkBorderOffByOne,  // the second chunk of a prompt starts one position late
+  kSwapWithoutSaving,  // an expert leaves its slot before its bytes are kept elsewhere
 };
 
 #if defined(STRATA_MUTATIONS)

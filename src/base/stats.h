@@ -24,6 +24,8 @@ namespace strata {
   X(kCacheUploadBytes, "cache_upload_bytes", "bytes of those copies")                        \
   X(kCacheLoans, "cache_loans", "times that slots of a cache were lent")                     \
   X(kCacheLentBytes, "cache_lent_bytes", "bytes of those slots")                             \
+  X(kCacheSwaps, "cache_swaps", "experts that took another one's slot in a device's cache") \
+  X(kCacheSwapsUndone, "cache_swaps_undone", "such moves that failed and were undone")      \
   X(kTokensForward, "tokens_forward", "rows that went through the layers")                   \
   X(kSteps, "steps", "forward steps")                                                        \
   X(kGraphCaptures, "graph_captures", "graphs captured")                                     \
