@@ -7,10 +7,12 @@
 #include "device/device.h"
 #include "device/host/compute.h"
 #include "experts/source.h"
+#include "experts/streamed_ring.h"
 
 namespace strata::experts {
 
 class ExpertCache;
+class StreamedDispatch;
 using device::ExpertFormula;
 
 struct DispatchLimits {
@@ -33,6 +35,7 @@ struct DispatchSpec {
   DispatchLimits limits;
   Stats& stats;
   ExpertCache* cache = nullptr;  // of the same device; null: no expert lies there
+  RingPlan ring = {};            // that steps of many rows stream experts through; empty: none do
 };
 
 struct DispatchBytes {
@@ -48,7 +51,8 @@ class Dispatch {
   // of the cache on the device and the others on the CPU. kNoMemory when the row buffers don't fit.
   static Result<std::unique_ptr<Dispatch>> create(const DispatchSpec& spec);
   virtual ~Dispatch() = default;
-  // What create() allocates. `all_on_host`: neither a cache nor a device whose memory the host cannot read.
+  // What create() allocates, but for streaming (StreamedDispatch::bytes_needed). `all_on_host`: neither a cache nor a
+  // device whose memory the host cannot read.
   static DispatchBytes bytes_needed(const DispatchLimits& limits, bool all_on_host);
 
   // Enqueues y[r] += sum over ranks j of weights[r][j] * expert ids[r][j] of x[r], for the live rows. A layer is always
@@ -58,6 +62,16 @@ class Dispatch {
   virtual void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                    const device::In<float>& weights, const device::In<float>& x, const device::InOut<float>& y,
                    const device::In<int32_t>& live, const ExpertFormula& formula) = 0;
+
+  // The dispatch for steps that stream, in the same memory as this one; null where spec.ring is empty. Dispatches that
+  // compute everything on the CPU have none.
+  virtual StreamedDispatch* streamed() { return nullptr; }
+
+  // Enqueues a hint to the source: these experts are about to be asked for. Changes no result. Each of the two uses of
+  // a layer (its own ids, and a guess of them) is always given the same memory.
+  //   ids int32 [rows][k]
+  virtual void hint(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
+                    const device::In<int32_t>& live);
 };
 
 }  // namespace strata::experts

@@ -1,5 +1,8 @@
 #include "experts/host_dispatch.h"
 
+#include <array>
+#include <cstdlib>
+
 #include "experts/host_experts.h"
 
 namespace strata::experts {
@@ -11,14 +14,16 @@ using device::View;
 
 class HostDispatch final : public Dispatch {
  public:
-  explicit HostDispatch(const DispatchLimits& limits) : limits_(limits) {}
+  HostDispatch(const DispatchLimits& limits, ExpertSource& source) : limits_(limits), source_(source) {}
 
   Status allocate(const DispatchSpec& spec) {
-    ASSIGN_OR_RETURN(experts_, HostExperts::create(spec.device, spec.compute, spec.source, spec.layout, limits_,
-                                                   spec.stats));
+    ASSIGN_OR_RETURN(experts_,
+                     HostExperts::create(spec.device, spec.compute, spec.source, spec.layout, limits_, spec.stats));
     ASSIGN_OR_RETURN(rows_, spec.device.allocate(static_cast<size_t>(limits_.pairs() * limits_.dim) * sizeof(float),
                                                  "expert output rows"));
     tasks_.resize(spec.layout.layers().size());
+    hints_.resize(spec.layout.layers().size());
+    keys_.reserve(static_cast<size_t>(limits_.pairs()));
     return {};
   }
 
@@ -30,7 +35,43 @@ class HostDispatch final : public Dispatch {
         .rows = rows().first_rows(x.rows * limits_.n_used), .weights = weights, .ids = ids, .live = live, .x = y});
   }
 
+  void hint(device::Stream& stream, int32_t layer, const In<int32_t>& ids, const In<int32_t>& live) override {
+    stream.wait(stream.host_task(hint_task(layer, ids, live).task));
+  }
+
  private:
+  struct HintTask {
+    device::HostTask task;
+    int32_t layer;
+    In<int32_t> ids;
+    In<int32_t> live;
+  };
+
+  HintTask& hint_task(int32_t layer, const In<int32_t>& ids, const In<int32_t>& live) {
+    for (std::unique_ptr<HintTask>& known : hints_[static_cast<size_t>(layer)]) {
+      if (!known) known = std::make_unique<HintTask>(HintTask{{}, layer, ids, live});
+      if (known->ids.memory != ids.memory || known->ids.offset != ids.offset) continue;
+      HintTask* hint = known.get();
+      if (hint->task.run) return *hint;
+      hint->ids.rows = limits_.max_rows;  // the task serves every bucket
+      hint->task = {.name = "expert hint",
+                    .run = [this, hint] { return give_hint(*hint); },
+                    .ranges = {hint->ids.range(false), live.range(false)}};
+      return *hint;
+    }
+    ASSERT(!"a layer's hints come from two places at most");
+    std::abort();
+  }
+
+  Status give_hint(const HintTask& hint) {
+    keys_.clear();
+    for (int64_t r = 0; r < hint.live.data()[0]; r++) {
+      for (int64_t j = 0; j < limits_.n_used; j++) keys_.push_back({hint.layer, hint.ids.row(r)[j]});
+    }
+    source_.hint(keys_);
+    return {};
+  }
+
   struct LayerTask {
     device::HostTask task;
     int32_t layer;
@@ -70,9 +111,12 @@ class HostDispatch final : public Dispatch {
   View<float> rows() const { return device::view_of<float>(*rows_, limits_.pairs(), limits_.dim); }
 
   DispatchLimits limits_;
+  ExpertSource& source_;
   std::unique_ptr<HostExperts> experts_;
   std::unique_ptr<device::Buffer> rows_;  // [pairs][dim], row = token * k + rank
   std::vector<std::unique_ptr<LayerTask>> tasks_;
+  std::vector<std::array<std::unique_ptr<HintTask>, 2>> hints_;
+  std::vector<ExpertKey> keys_;
 };
 
 }  // namespace
@@ -84,7 +128,7 @@ DispatchBytes host_dispatch_bytes(const DispatchLimits& limits) {
 
 Result<std::unique_ptr<Dispatch>> make_host_dispatch(const DispatchSpec& spec) {
   ASSERT(spec.device.host_accessible());
-  auto dispatch = std::make_unique<HostDispatch>(spec.limits);
+  auto dispatch = std::make_unique<HostDispatch>(spec.limits, spec.source);
   RETURN_IF_ERROR(dispatch->allocate(spec));
   return std::unique_ptr<Dispatch>(std::move(dispatch));
 }

@@ -40,7 +40,9 @@ Status HostExperts::allocate(device::Device& device) {
   ASSIGN_OR_RETURN(hidden_, device.allocate_host(bytes(limits_.ffn), MemoryKind::kPageable, "expert hidden rows"));
   group_ints_.resize(static_cast<size_t>(device::expert_group_ints(limits_.pairs(), limits_.n_experts)));
   keys_.reserve(static_cast<size_t>(limits_.n_experts));
+  missing_.reserve(static_cast<size_t>(limits_.n_experts));
   leases_.resize(static_cast<size_t>(limits_.n_experts));
+  in_round_.resize(static_cast<size_t>(limits_.n_experts));
   return compute_.reserve_scratch(device::host::expert_scratch(limits_.dim, limits_.ffn));
 }
 
@@ -52,11 +54,64 @@ Status HostExperts::compute(const Step& step) {
   groups.sort(step.ids, step.n_rows, layer.n_experts, step.slot_of, false);
   keys_.clear();
   for (int64_t g = 0; g < groups.n; g++) keys_.push_back({step.layer, groups.experts[g]});
-  const std::span<Lease> leases(leases_.data(), keys_.size());
-  RETURN_IF_ERROR(source_.fetch(keys_, leases));
   [[maybe_unused]] const auto inputs = inputs_->write<float>(0, inputs_->bytes() / sizeof(float));
   [[maybe_unused]] const auto hidden = hidden_->write<float>(0, hidden_->bytes() / sizeof(float));
-  const LeasePlaces places(layer, leases);
+  const int64_t limit = source_.lease_limit();
+  RETURN_IF_ERROR(limit == INT64_MAX ? fetch_and_compute(step, groups, keys_) : compute_in_rounds(step, limit));
+  return source_.health();
+}
+
+Status HostExperts::fetch_and_compute(const Step& step, const PairGroups& groups, std::span<const ExpertKey> keys) {
+  const std::span<Lease> leases(leases_.data(), keys.size());
+  RETURN_IF_ERROR(source_.fetch(keys, leases));
+  compute_leased(step, groups, leases);
+  return {};
+}
+
+// What is there is computed while the others are read; those come some at a time, the next ones on their way.
+Status HostExperts::compute_in_rounds(const Step& step, int64_t lease_limit) {
+  missing_.clear();
+  size_t n_ready = 0;
+  for (const ExpertKey key : keys_) {
+    std::optional<Lease> lease = source_.try_lease(key);
+    if (lease) {
+      leases_[n_ready++] = std::move(*lease);
+    } else {
+      missing_.push_back(key);
+    }
+  }
+  source_.hint(missing_);
+  if (n_ready > 0) {
+    const std::span<Lease> ready(leases_.data(), n_ready);
+    begin_round();
+    for (const Lease& lease : ready) add_to_round(lease.key());
+    compute_leased(step, round_groups(step), ready);
+  }
+  const auto most = static_cast<size_t>(std::max<int64_t>(lease_limit / 2, 1));
+  for (std::span<const ExpertKey> left = missing_; !left.empty();) {
+    const std::span<const ExpertKey> round = left.first(std::min(most, left.size()));
+    left = left.subspan(round.size());
+    begin_round();
+    for (const ExpertKey key : round) add_to_round(key);
+    source_.hint(left);
+    RETURN_IF_ERROR(fetch_and_compute(step, round_groups(step), round));
+  }
+  return {};
+}
+
+void HostExperts::begin_round() { std::fill(in_round_.begin(), in_round_.end(), -1); }
+void HostExperts::add_to_round(ExpertKey key) { in_round_[static_cast<size_t>(key.expert)] = 0; }
+
+PairGroups HostExperts::round_groups(const Step& step) {
+  const int32_t n_experts = layout_.layer(step.layer).n_experts;
+  PairGroups groups(group_ints_.data(), limits_.pairs(), n_experts);
+  groups.sort(step.ids, step.n_rows, n_experts, in_round_.data(), true);
+  return groups;
+}
+
+void HostExperts::compute_leased(const Step& step, const PairGroups& groups, std::span<Lease> leases) {
+  ASSERT(groups.n == static_cast<int64_t>(leases.size()));
+  const LeasePlaces places(layout_.layer(step.layer), leases);
   device::host::compute_experts(compute_,
                                 {.groups = groups,
                                  .places = places,
@@ -70,7 +125,6 @@ Status HostExperts::compute(const Step& step) {
   for (Lease& lease : leases) lease.release();
   stats_.add(Counter::kExpertsComputed, groups.n);
   stats_.add(Counter::kExpertRows, groups.n_pairs());
-  return source_.health();
 }
 
 }  // namespace strata::experts

@@ -35,10 +35,21 @@ class HostExperts {
 
  private:
   class LeasePlaces;
+  using PairGroups = device::host::PairGroups;
   HostExperts(device::host::Compute& compute, ExpertSource& source, const ExpertLayout& layout,
               const DispatchLimits& limits, Stats& stats)
       : compute_(compute), source_(source), layout_(layout), limits_(limits), stats_(stats) {}
   Status allocate(device::Device& device);
+  // `keys` are the experts of `groups`, in their order.
+  Status fetch_and_compute(const Step& step, const PairGroups& groups, std::span<const ExpertKey> keys);
+  // The experts keys_, with at most so many leases at once that the source need not grow.
+  Status compute_in_rounds(const Step& step, int64_t lease_limit);
+  void begin_round();
+  void add_to_round(ExpertKey key);
+  // The pairs of the experts that were added to the round.
+  PairGroups round_groups(const Step& step);
+  // Computes the groups, one lease each, and releases the leases.
+  void compute_leased(const Step& step, const PairGroups& groups, std::span<Lease> leases);
 
   device::host::Compute& compute_;
   ExpertSource& source_;
@@ -48,7 +59,8 @@ class HostExperts {
   std::unique_ptr<device::HostBuffer> inputs_;  // [pairs][max(dim, ffn)], in sorted order
   std::unique_ptr<device::HostBuffer> hidden_;  // [pairs][ffn], in sorted order
   std::vector<int32_t> group_ints_;
-  std::vector<ExpertKey> keys_;
+  std::vector<ExpertKey> keys_, missing_;
+  std::vector<int32_t> in_round_;  // [n_experts] 0: computed in this round, -1: not
   std::vector<Lease> leases_;
 };
 

@@ -29,6 +29,7 @@ struct StepContext {
   const StateMemory& state;
   experts::Dispatch& dispatch;
   NumericOptions numeric;
+  bool look_ahead = false;  // tell the dispatch which experts a layer is about to use, and the next one may
 
   device::View<float> view(Act a, int64_t cols) const { return act.view(a, rows, cols); }
   device::View<float> hidden() const { return view(Act::kHidden, hp.dim); }

@@ -13,6 +13,9 @@ Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptio
 
 namespace {
 
+// Rows of a step that are worth guessing for; more of them use so many experts that all there is room for is under way.
+constexpr int64_t kLookAheadRows = 8;
+
 experts::DispatchLimits dispatch_limits(const HParams& hp, const PartOptions& options) {
   return {.max_rows = options.step.max_rows,
           .n_used = hp.route.n_used,
@@ -105,7 +108,8 @@ StepContext Part::context(device::Stream& stream, int64_t rows) const {
           .act = act_,
           .state = *state_,
           .dispatch = *dispatch_,
-          .numeric = options_.numeric};
+          .numeric = options_.numeric,
+          .look_ahead = options_.look_ahead && rows <= kLookAheadRows};
 }
 
 void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const {

@@ -23,6 +23,7 @@ struct PartOptions {
   bool on_host = true;     // the device is one whose memory the host can read
   bool cached = false;     // some experts lie in a cache on the device
   int64_t cache_min_slots = 0;
+  bool look_ahead = false;  // steps of few rows tell the expert source what they are about to ask for
 };
 
 // What a part is made from; all of it outlives the part.

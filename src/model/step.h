@@ -78,7 +78,9 @@ enum class Act {
   kRouterLogits,
   kExpertWeights,
   kExpertIds,  // int32
-  kShared,     // output of the shared expert
+  kAheadWeights,
+  kAheadIds,  // int32, a guess of the next layer's
+  kShared,    // output of the shared expert
   kSharedGate,
   kRope,          // cos and sin
   kOutputHidden,  // rows that the head computes

@@ -1,6 +1,7 @@
 // Sources that count their leases, and can be told to fail.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "experts/source.h"
@@ -89,6 +90,58 @@ class UnreliableSource final : public CountingSource {
 
   experts::ExpertSource& inner_;
   const experts::ExpertLayout& layout_;
+};
+
+// The bytes of another source through few leases: an expert is there only while it is among the last `capacity` that
+// were fetched. Fetching more than its limit at once fails.
+class LimitedSource final : public experts::ExpertSource {
+ public:
+  LimitedSource(experts::ExpertSource& inner, const experts::ExpertLayout& layout, int64_t limit, size_t capacity)
+      : inner_(inner), layout_(layout), limit_(limit), capacity_(capacity) {}
+  const char* name() const override { return "limited"; }
+
+  int64_t lease_limit() const override { return limit_; }
+  void hint(std::span<const experts::ExpertKey> keys) override { hinted += static_cast<int>(keys.size()); }
+  std::optional<experts::Lease> try_lease(experts::ExpertKey key) override {
+    if (std::find(there_.begin(), there_.end(), key) == there_.end()) return {};
+    ready++;
+    return lease(key);
+  }
+  Status fetch(std::span<const experts::ExpertKey> keys, std::span<experts::Lease> leases) override {
+    if (static_cast<int64_t>(keys.size()) > limit_) return Error{ErrorCode::kNoMemory, "too many at once"};
+    for (size_t i = 0; i < keys.size(); i++) {
+      leases[i] = lease(keys[i]);
+      there_.push_back(keys[i]);
+      fetched++;
+    }
+    if (there_.size() > capacity_) there_.erase(there_.begin(), there_.end() - static_cast<std::ptrdiff_t>(capacity_));
+    return {};
+  }
+
+  int hinted = 0;   // keys
+  int ready = 0;    // leases without a fetch
+  int fetched = 0;  // keys
+  int held = 0;
+
+ protected:
+  void release(uint32_t) override { held--; }
+  void note_async_read(uint32_t, device::Stream&) override {}
+
+ private:
+  experts::Lease lease(experts::ExpertKey key) {
+    const experts::Lease inner = *inner_.try_lease(key);
+    const std::byte* parts[experts::kMaxParts];
+    const size_t n = layout_.layer(key.layer).parts.size();
+    for (size_t i = 0; i < n; i++) parts[i] = inner.part(static_cast<int>(i));
+    held++;
+    return make_lease(key, 0, {parts, n});
+  }
+
+  experts::ExpertSource& inner_;
+  const experts::ExpertLayout& layout_;
+  int64_t limit_;
+  size_t capacity_;
+  std::vector<experts::ExpertKey> there_;
 };
 
 }  // namespace strata::test

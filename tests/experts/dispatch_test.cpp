@@ -71,6 +71,28 @@ TEST(Dispatch, ComputesTheFormulaForAnyRouting) {
   expect_steps({.form = Form::kSeparate, .dim = 36, .ffn = 70}, {}, {6});
 }
 
+// A source with room for few leases is asked in rounds, what is there first, and the bits stay the same.
+TEST(Dispatch, RoundsGiveTheSameBits) {
+  const ExpertSpec spec{.dim = 36, .ffn = 70, .n_experts = 9};
+  const ExpertModel model(spec, random_parts(spec, 5));
+  const RigOptions options{.max_rows = 8, .k = 4, .threads = 2};
+  DispatchRig arena(model, options);
+  for (const int64_t limit : {1, 2, 5, 64}) {
+    LimitedSource source(arena.source(), model.layout, limit, 3);
+    DispatchRig rig(model, options, &source);
+    for (const int64_t rows : {1, 8, 3}) {
+      const Inputs in(spec, rows, options.k, static_cast<uint64_t>(rows));
+      const std::vector<float> want = arena.run(in.routing, in.x, in.y);
+      EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), want)) << rows << " rows, limit " << limit;
+    }
+    EXPECT_EQ(source.held, 0);
+    EXPECT_GT(source.ready, 0);
+    EXPECT_GT(source.fetched, 0);
+    EXPECT_GE(source.hinted, source.fetched);
+    EXPECT_EQ(rig.stats.get(Counter::kExpertRows), (1 + 8 + 3) * options.k);
+  }
+}
+
 TEST(Dispatch, ManyRowsGoThroughSeveralTokenTiles) {
   const ExpertSpec spec{.dim = 20, .ffn = 35, .n_experts = 3};
   expect_steps(spec, {.max_rows = 150, .k = 2, .threads = 2}, {150, 100, 65});

@@ -26,12 +26,16 @@ class MappedSource final : public PermanentSource {
     return {};
   }
 
-  // All that is missing of the keys' pages is on its way before the first of them is touched.
-  Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
+  void hint(std::span<const ExpertKey> keys) override {
     read_ahead_.note_faults(major_page_faults());
     for (const ExpertKey key : keys) {
       if (read_ahead_.wanted(key)) ask_for(key);
     }
+  }
+
+  // All that is missing of the keys' pages is on its way before the first of them is touched.
+  Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
+    hint(keys);
     return PermanentSource::fetch(keys, leases);
   }
 

@@ -38,7 +38,8 @@ class LayeredNetwork final : public Network {
     norm(ctx, layer.mixer_norm);
     layer.mixer.enqueue(ctx, index);
     norm(ctx, layer.ffn_norm);
-    layer.moe.enqueue(ctx, index);
+    const auto next = static_cast<size_t>(index - first_) + 1;
+    layer.moe.enqueue(ctx, index, next < layers_.size() ? &layers_[next].moe : nullptr);
   }
   void enqueue_head(const StepContext& ctx, int64_t outputs) const override { ends_.enqueue_head(ctx, outputs); }
 

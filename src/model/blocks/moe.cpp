@@ -36,6 +36,8 @@ void MoeBlock::declare(const HParams& hp, Activations& act) const {
   act.need(Act::kRouterLogits, hp.route.n_experts);
   act.need(Act::kExpertWeights, hp.route.n_used);
   act.need(Act::kExpertIds, hp.route.n_used);
+  act.need(Act::kAheadWeights, hp.route.n_used);
+  act.need(Act::kAheadIds, hp.route.n_used);
   if (hp.shared_ffn == 0) return;
   act.need(Act::kGate, hp.shared_ffn);
   act.need(Act::kUp, hp.shared_ffn);
@@ -43,20 +45,33 @@ void MoeBlock::declare(const HParams& hp, Activations& act) const {
   act.need(Act::kSharedGate, 1);
 }
 
-void MoeBlock::enqueue(const StepContext& ctx, int layer) const {
-  const HParams& hp = ctx.hp;
-  const device::In<int32_t> live = ctx.in.live();
-  const device::View<int32_t> ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
-  const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
+void MoeBlock::enqueue_router(const StepContext& ctx, const device::View<int32_t>& ids,
+                              const device::View<float>& weights) const {
   ctx.stream.enqueue(device::Router{.w = router_,
                                     .x = ctx.normed(),
                                     .bias = router_bias_,
                                     .selection_bias = selection_bias_,
-                                    .live = live,
+                                    .live = ctx.in.live(),
                                     .ids = ids,
                                     .weights = weights,
-                                    .logits = ctx.view(Act::kRouterLogits, hp.route.n_experts),
-                                    .params = hp.route});
+                                    .logits = ctx.view(Act::kRouterLogits, ctx.hp.route.n_experts),
+                                    .params = ctx.hp.route});
+}
+
+void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const {
+  const HParams& hp = ctx.hp;
+  const device::In<int32_t> live = ctx.in.live();
+  const device::View<int32_t> ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
+  const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
+  enqueue_router(ctx, ids, weights);
+  if (ctx.look_ahead) {
+    ctx.dispatch.hint(ctx.stream, layer, ids, live);
+    if (next != nullptr) {
+      const device::View<int32_t> ahead = ctx.act.ints(Act::kAheadIds, ctx.rows, hp.route.n_used);
+      next->enqueue_router(ctx, ahead, ctx.view(Act::kAheadWeights, hp.route.n_used));
+      ctx.dispatch.hint(ctx.stream, layer + 1, ahead, live);
+    }
+  }
   experts::ExpertFormula formula = formula_;
   formula.round_activations = ctx.numeric.round_activations;
   ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula);

@@ -19,10 +19,14 @@ class MoeBlock {
   // experts themselves belong to the dispatch's source.
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += experts(normed)
-  void enqueue(const StepContext& ctx, int layer) const;
+  // hidden += experts(normed). `next`: the block of the layer after this one, null for none; with ctx.look_ahead its
+  // router is given this layer's input, which predicts what it will choose well enough to begin to read it.
+  void enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const;
 
  private:
+  void enqueue_router(const StepContext& ctx, const device::View<int32_t>& ids,
+                      const device::View<float>& weights) const;
+
   device::Weight router_;
   device::In<float> router_bias_, selection_bias_;
   device::Weight shared_gate_, shared_up_, shared_down_;
