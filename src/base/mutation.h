@@ -8,6 +8,9 @@ enum class Mutation {
   kNone,
   kSumInArrivalOrder,  // expert rows summed in another order than their rank
   kChunkBorderOffByOne,  // the second chunk of a prompt starts one position late
+  kBankFreeNotAwaited,   // experts are copied into a bank that the device may still compute from
+  kBankFullNotAwaited,   // the device computes from a bank whose experts may still be on their way
+  kLoanNotAwaited,       // slots are lent while operations may still read them
   kSwapWithoutSaving,  // an expert leaves its slot before its bytes are kept elsewhere
 };
 

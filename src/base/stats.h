@@ -24,6 +24,10 @@ namespace strata {
   X(kCacheUploadBytes, "cache_upload_bytes", "bytes of those copies")                        \
   X(kCacheLoans, "cache_loans", "times that slots of a cache were lent")                     \
   X(kCacheLentBytes, "cache_lent_bytes", "bytes of those slots")                             \
+  X(kCacheLentSlots, "cache_lent_slots", "slots that are lent (a gauge)")                    \
+  X(kStreamedExperts, "streamed_experts", "experts that came over the link for prompts")     \
+  X(kStreamedBytes, "streamed_bytes", "bytes of those experts")                              \
+  X(kStreamedRows, "streamed_rows", "(token, expert) pairs computed from them")              \
   X(kCacheSwaps, "cache_swaps", "experts that took another one's slot in a device's cache") \
   X(kCacheSwapsUndone, "cache_swaps_undone", "such moves that failed and were undone")      \
   X(kTokensForward, "tokens_forward", "rows that went through the layers")                   \

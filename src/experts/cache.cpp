@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/format.h"
+#include "base/mutation.h"
 
 namespace strata::experts {
 
@@ -107,6 +108,7 @@ Result<Loan> ExpertCache::lend(uint64_t bytes) {
   loan_ = {memory_.get(), offset, plan_.bytes() - offset, *n};
   spec_.stats.add(Counter::kCacheLoans);
   spec_.stats.add(Counter::kCacheLentBytes, static_cast<int64_t>(loan_.bytes));
+  spec_.stats.add(Counter::kCacheLentSlots, loan_.n_slots);
   return loan_;
 }
 
@@ -119,6 +121,7 @@ Status ExpertCache::restore() {
     mark(first, false);
     return status;
   }
+  spec_.stats.add(Counter::kCacheLentSlots, -loan_.n_slots);
   loan_ = {};
   return {};
 }
@@ -183,12 +186,13 @@ void ExpertCache::mark(int64_t first, bool resident) {
 }
 
 Status ExpertCache::publish() {
+  const bool waits = !mutated(Mutation::kLoanNotAwaited);
   // No earlier upload reads the pinned copy of the table then.
-  RETURN_IF_ERROR(spec_.stream.synchronize());
+  if (waits) RETURN_IF_ERROR(spec_.stream.synchronize());
   const size_t bytes = table_.size() * sizeof(int32_t);
   std::memcpy(staged_table_->write<int32_t>(0, table_.size()).span().data(), table_.data(), bytes);
   spec_.stream.copy(*device_table_, 0, *staged_table_, 0, bytes);
-  RETURN_IF_ERROR(spec_.stream.synchronize());
+  if (waits) RETURN_IF_ERROR(spec_.stream.synchronize());
   version_++;
   return {};
 }
