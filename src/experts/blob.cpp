@@ -1,5 +1,7 @@
 #include "experts/blob.h"
 
+#include <cstring>
+
 namespace strata::experts {
 namespace {
 
@@ -44,6 +46,19 @@ device::ExpertBlob packed_blob(const LayerLayout& layer) {
   };
   const ExpertParts parts = parts_of(layer);
   return {matrix(parts.gate), matrix(parts.up), matrix(parts.down), layer.blob_bytes()};
+}
+
+void pack_blob(const LayerLayout& layer, const Lease& lease, std::span<std::byte> to, ThreadPool& pool) {
+  ASSERT(to.size() == layer.blob_bytes());
+  // Long enough that claiming a piece costs nothing beside copying it.
+  constexpr int64_t kPieceBytes = 256 * 1024;
+  for (size_t i = 0; i < layer.parts.size(); i++) {
+    const std::byte* from = lease.part(static_cast<int>(i));
+    std::byte* part = to.data() + layer.part_offset(static_cast<int>(i));
+    pool.for_each(static_cast<int64_t>(layer.parts[i].bytes), kPieceBytes, [&](int64_t begin, int64_t end, int) {
+      std::memcpy(part + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+  }
 }
 
 device::host::PlacedExpert placed_blob(const LayerLayout& layer, const Lease& lease) {

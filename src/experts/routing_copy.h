@@ -1,0 +1,54 @@
+// What the host learns of a layer's routing: pinned copies of the ids, the number of live rows and the row of the
+// cache's table, as the device saw them when it computed.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "experts/dispatch.h"
+
+namespace strata::experts {
+
+// The layers of a step use it one after another: a layer's readers are done before the next one copies.
+class RoutingCopy {
+ public:
+  // `cache` null: every expert is in no slot, and the table is not copied.
+  static Result<std::unique_ptr<RoutingCopy>> create(device::Device& device, const ExpertLayout& layout,
+                                                     const DispatchLimits& limits, const ExpertCache* cache);
+  // Of pinned host memory.
+  static uint64_t bytes_needed(const DispatchLimits& limits);
+
+  void copy_out(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
+                const device::In<int32_t>& live) const;
+  // What a host task that reads them declares.
+  std::vector<device::Range> ranges() const;
+
+  // The copies while host code reads them.
+  class Reading {
+   public:
+    Reading(const RoutingCopy& copy, int32_t layer);
+
+    int64_t n_rows() const { return live_[0]; }
+    device::View<int32_t> ids() const;                                 // [live rows][k]
+    const int32_t* slot_of() const { return slot_of_.span().data(); }  // [n_experts]
+    // Adds the pairs whose expert was in a slot to the cache's hits, the others to its misses; returns the latter.
+    int64_t count(Stats& stats) const;
+
+   private:
+    const RoutingCopy& copy_;
+    device::HostBuffer::Guard<const int32_t> live_, ids_, slot_of_;
+  };
+
+ private:
+  RoutingCopy(const ExpertLayout& layout, const DispatchLimits& limits, const ExpertCache* cache)
+      : layout_(layout), limits_(limits), cache_(cache) {}
+
+  const ExpertLayout& layout_;
+  DispatchLimits limits_;
+  const ExpertCache* cache_;
+  std::unique_ptr<device::HostBuffer> live_;     // int32 [1]
+  std::unique_ptr<device::HostBuffer> ids_;      // int32 [max_rows][k]
+  std::unique_ptr<device::HostBuffer> slot_of_;  // int32 [n_experts]
+};
+
+}  // namespace strata::experts
