@@ -59,13 +59,29 @@
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
   X(kDevice, "device", SettingType::kText, "cpu", 0, 0, "", "", kScopeEngine,                                         \
     "Device to compute on: cpu, or a simulated one, as sim:64MiB (it computes on cpu, slowly, and checks itself)")    \
-  X(kExperts, "experts", SettingType::kChoice, "auto", 0, 0, "", "auto|arena|mapped", kScopeEngine,                   \
-    "Where expert bytes are read from: arena (copied to RAM at start) or mapped (the file's pages); auto is arena "   \
-    "if it fits")                                                                                                     \
+  X(kExperts, "experts", SettingType::kChoice, "auto", 0, 0, "", "auto|arena|resident|mapped|direct", kScopeEngine,   \
+    "Where experts that no device cache holds are read from: arena (all copied to RAM at start), resident (those "    \
+    "copied that fit), mapped (the file's pages) or direct (read when needed, past the system's cache); auto is "     \
+    "arena if it fits, else resident")                                                                                \
+  X(kResidentExperts, "resident-experts", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                    \
+    "Short for --experts resident")                                                                                   \
+  X(kMmapExperts, "mmap-experts", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                            \
+    "Short for --experts mapped")                                                                                     \
+  X(kResidentBudgetGib, "resident-budget-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,      \
+    "RAM for experts that stay there (--experts resident, direct), the hottest first; auto is what fits")             \
+  X(kStagePin, "stage-pin", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                   \
+    "Page-lock the buffers that direct reads land in, where a device copies out of them")                             \
+  X(kIoTimeoutS, "io-timeout-s", SettingType::kFloat, "600", 0.001, 1048576, "s", "", kScopeEngine,                   \
+    "A read of experts that takes longer fails its request")                                                          \
   X(kExpertCache, "expert-cache", SettingType::kInt, "auto", 0, 1048576, "slots", "", kScopeEngine,                   \
     "Experts that lie in the device's own memory; auto is as many as fit, and none on cpu")                           \
   X(kCacheMinSlots, "cache-min-slots", SettingType::kInt, "128", 0, 1048576, "slots", "", kScopeEngine,               \
     "Slots that the expert cache keeps when prompts borrow from it")                                                  \
+  X(kPrefillBorrow, "prefill-borrow", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                         \
+    "Let prompts stream experts through slots that the expert cache lends; off keeps memory of the device for it")    \
+  X(kStreamRows, "stream-rows", SettingType::kInt, "auto", 1, 1048576, "rows", "", kScopeEngine,                      \
+    "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
+    "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \

@@ -19,6 +19,28 @@ kernels::KvType kv_type_of(const std::string& name, NumericPath auto_path) {
   return auto_path == NumericPath::kFast ? kernels::KvType::kF16 : kernels::KvType::kF32;
 }
 
+constexpr std::pair<const char*, ExpertPlace> kPlaces[] = {{"auto", ExpertPlace::kAuto},
+                                                          {"arena", ExpertPlace::kArena},
+                                                          {"resident", ExpertPlace::kResident},
+                                                          {"mapped", ExpertPlace::kMapped},
+                                                          {"direct", ExpertPlace::kDirect}};
+
+// --experts, or one of its short forms, which must not say something else.
+Result<ExpertPlace> expert_place(const Settings& settings) {
+  std::string name = settings.text(Key::kExperts);
+  for (const auto& [key, place] : {std::pair{Key::kResidentExperts, "resident"}, {Key::kMmapExperts, "mapped"}}) {
+    if (!settings.on(key)) continue;
+    if (name != "auto" && name != place) {
+      return Error{ErrorCode::kBadInput, format("--{} and --experts {} contradict each other; give one of them",
+                                                setting(key).name, name)};
+    }
+    name = place;
+  }
+  const auto* found = std::find_if(std::begin(kPlaces), std::end(kPlaces), [&](const auto& p) { return name == p.first; });
+  ASSERT(found != std::end(kPlaces));
+  return found->second;
+}
+
 }  // namespace
 
 Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
@@ -31,6 +53,8 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   }
   if (!settings.is_auto(Key::kExpertCache)) config.expert_cache = settings.integer(Key::kExpertCache);
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
+  if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);
+  config.prefill_borrow = settings.on(Key::kPrefillBorrow);
   config.kv_type = kv_type_of(settings.text(Key::kKvType), auto_path);
   const std::string& act = settings.text(Key::kAct);
   config.round_activations = act == "q8" || (act == "auto" && auto_path == NumericPath::kFast);
@@ -50,10 +74,12 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
                               : format("{} of the cores from {} to {}", usable.size(), usable.front(), usable.back()))};
     }
   }
-  const std::string& experts = settings.text(Key::kExperts);
-  config.experts = experts == "arena"    ? ExpertPlace::kArena
-                   : experts == "mapped" ? ExpertPlace::kMapped
-                                         : ExpertPlace::kAuto;
+  ASSIGN_OR_RETURN(config.experts, expert_place(settings));
+  if (!settings.is_auto(Key::kResidentBudgetGib)) {
+    config.resident_budget_bytes = gib(settings.number(Key::kResidentBudgetGib));
+  }
+  config.stage_pin = settings.on(Key::kStagePin);
+  config.io_timeout_ns = static_cast<int64_t>(settings.number(Key::kIoTimeoutS) * 1e9);
   config.ram_bytes = gib(settings.number(Key::kRamGib));
   if (!settings.is_auto(Key::kRamHeadroomGib)) config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
   config.chunk = static_cast<int>(settings.integer(Key::kChunk));

@@ -13,7 +13,7 @@
 
 namespace strata::engine {
 
-enum class ExpertPlace { kAuto, kArena, kMapped };
+enum class ExpertPlace { kAuto, kArena, kResident, kMapped, kDirect };
 
 // What "auto" of --act and --kv-type means: exact (float32 throughout), or fast (activations rounded to 8 bits, KV
 // cache in float16).
@@ -23,12 +23,17 @@ struct EngineConfig {
   std::string device = "cpu";           // or simulated ones: sim:... (device/sim/spec.h)
   std::optional<int64_t> expert_cache;  // slots of the device's cache; absent: what fits, and on cpu none
   int64_t cache_min_slots = 0;          // that stay when slots are lent
+  std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows
+  bool prefill_borrow = true;           // it streams through slots of the cache, else through memory of its own
   kernels::KvType kv_type = kernels::KvType::kF32;
   bool round_activations = false;  // to 8 bits, where weight types have integer products
   int64_t context = 0;             // tokens of a sequence; 0: the model's own, at most kAutoContext
   int threads = 0;                 // computing threads; 0: one per physical core
   std::vector<int> cpus;           // cores to use; empty: all that the process may
   ExpertPlace experts = ExpertPlace::kAuto;
+  std::optional<uint64_t> resident_budget_bytes;  // RAM for experts that stay there; absent: what fits
+  bool stage_pin = true;                          // page-lock the buffers of direct reads
+  int64_t io_timeout_ns = 600'000'000'000;        // of a read of experts
   uint64_t ram_bytes = 0;                      // RAM the plan may count on; 0: what the system says
   std::optional<uint64_t> ram_headroom_bytes;  // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
   int chunk = 512;                             // prompt tokens computed together

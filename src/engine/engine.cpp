@@ -6,6 +6,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/topology.h"
+#include "experts/lend_region.h"
+#include "experts/streamed_ring.h"
 
 namespace strata::engine {
 namespace {
@@ -105,7 +107,8 @@ model::PartOptions Engine::part_options(bool cached) const {
           .use_graphs = config_.use_graphs,
           .on_host = on_host(),
           .cached = cached,
-          .cache_min_slots = config_.cache_min_slots};
+          .cache_min_slots = config_.cache_min_slots,
+          .stream = stream_};
 }
 
 std::string Engine::parts_of_bytes() const {
@@ -135,6 +138,43 @@ Status Engine::choose_slots(uint64_t ram) {
                  format("--expert-cache {}: {} has room for {} slots beside {}; lower it or --ctx",
                         *config_.expert_cache, device_->name(), slots_.n_slots(), parts_of_bytes())};
   }
+  return choose_ring(ranking);
+}
+
+// What prompts stream missing experts through. Memory of its own comes before the cache, except before slots that were
+// asked for; where there is no room for a ring, the CPU computes those experts, and the slots stay as they are.
+Status Engine::choose_ring(std::span<const experts::ExpertKey> ranking) {
+  const auto n_experts = static_cast<int64_t>(ranking.size());
+  if (on_host() || slots_.n_slots() == n_experts) return {};
+  const bool cached = config_.expert_cache.value_or(n_experts) > 0;
+  model::StreamOptions stream{.ring = experts::RingPlan::make(layout_, UINT64_MAX),
+                              .borrowed = config_.prefill_borrow && cached,
+                              .min_rows = config_.stream_rows.value_or(
+                                  experts::auto_stream_rows(hp_.route.n_experts, hp_.route.n_used))};
+  const auto measure = [&] {
+    model::PartOptions options = part_options(cached);
+    options.stream = stream;
+    return model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, options);
+  };
+  ASSIGN_OR_RETURN(const model::PartBytes largest, measure());
+  const uint64_t others =
+      largest.device() - largest.ring + (cached ? experts::ExpertCache::overhead(layout_).device : 0);
+  uint64_t room = device_->budget_bytes() - std::min(device_->budget_bytes(), others);
+  if (!stream.borrowed) {
+    stream.ring = experts::RingPlan::make(layout_, room - std::min(room, config_.expert_cache ? slots_.bytes() : 0));
+    room -= stream.ring.bytes();
+  }
+  const int64_t wanted = std::min(n_experts, config_.expert_cache.value_or(n_experts));
+  ASSIGN_OR_RETURN(experts::SlotPlan slots,
+                   experts::SlotPlan::make(layout_, ranking, {.budget_bytes = room, .max_slots = wanted}));
+  if (stream.borrowed) {
+    const int64_t kept = experts::slots_kept(slots.n_slots(), {.min_slots = config_.cache_min_slots});
+    stream.ring = experts::RingPlan::make(layout_, slots.lendable_bytes(kept));
+  }
+  if (stream.ring.empty() || (config_.expert_cache && slots.n_slots() < slots_.n_slots())) return {};
+  ASSIGN_OR_RETURN(bytes_, measure());
+  stream_ = stream;
+  slots_ = std::move(slots);
   return {};
 }
 
@@ -187,6 +227,10 @@ std::string Engine::describe() const {
   if (slots_.n_slots() > 0) {
     cached = format(", {} of them cached in {}", slots_.n_slots(), format_bytes(slots_.bytes()));
   }
+  if (!stream_.ring.empty()) {
+    cached += format(", prompts from {} rows stream the others through {}{}", stream_.min_rows,
+                     format_bytes(stream_.ring.bytes()), stream_.borrowed ? " of those" : "");
+  }
   std::string used = format("{} of RAM in use", format_bytes(host_->used_bytes()));
   if (machine_) {
     used = format("{} of {} and {} of RAM in use", format_bytes(device_->used_bytes()), device_->name(),
@@ -201,14 +245,24 @@ std::string Engine::describe() const {
 }
 
 Status Engine::finish_step() {
-  Status status = part_->stream().synchronize();
-  if (!status.ok()) part_->stream().reset();
+  Status status = part_->finish();
   if (status.ok()) status = source_->health();
   if (status.ok() && machine_) status = machine_->health();
   return status;
 }
 
-Status Engine::step(std::span<const model::BatchRows> batch) {
+Status Engine::end_loan() {
+  Status status = part_->give_back();
+  loan_overdue_ = !status.ok();
+  return status;
+}
+
+Status Engine::settle_loan(bool streams, bool decode) {
+  if (loan_overdue_ || decode) RETURN_IF_ERROR(end_loan());
+  return streams ? part_->borrow() : Status();
+}
+
+Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
   int64_t n = 0;
   for (const model::BatchRows& rows : batch) {
     for (const int32_t id : rows.ids) {
@@ -224,15 +278,19 @@ Status Engine::step(std::span<const model::BatchRows> batch) {
     n += static_cast<int64_t>(rows.ids.size());
     RETURN_IF_ERROR(rows.sequence->check_room(static_cast<int64_t>(rows.ids.size())));
   }
+  ASSERT(n > 0);
+  ASSERT(n <= step_limits_.max_rows);
+  const bool decode = !in_prompt && n == static_cast<int64_t>(batch.size());
+  const bool streams = !decode && part_->streams(n);
+  RETURN_IF_ERROR(settle_loan(streams, decode));
   // Only once all can be served does one of them take blocks.
   for (const model::BatchRows& rows : batch) {
     RETURN_IF_ERROR(rows.sequence->reserve(static_cast<int64_t>(rows.ids.size())));
   }
-  ASSERT(n > 0);
-  ASSERT(n <= step_limits_.max_rows);
-  part_->forward(0, hp_.n_layers, batch);
+  part_->forward(0, hp_.n_layers, batch, streams);
   if (Status status = finish_step(); !status.ok()) {
     for (const model::BatchRows& rows : batch) rows.sequence->step_failed();
+    static_cast<void>(end_loan());
     return status;
   }
   for (const model::BatchRows& rows : batch) rows.sequence->advance(static_cast<int64_t>(rows.ids.size()));
@@ -260,7 +318,7 @@ Status Engine::prefill(model::SequenceState& sequence, std::span<const int32_t> 
   for (size_t first = 0; first < ids.size(); first += static_cast<size_t>(step_limits_.max_rows)) {
     const auto chunk = ids.subspan(first, std::min(static_cast<size_t>(step_limits_.max_rows), ids.size() - first));
     const model::BatchRows batch[] = {{&sequence, chunk}};
-    RETURN_IF_ERROR(step(batch));
+    RETURN_IF_ERROR(step(batch, true));
     if (chunk_done) RETURN_IF_ERROR(chunk_done(static_cast<int64_t>(first), static_cast<int64_t>(chunk.size())));
   }
   return {};

@@ -39,7 +39,14 @@ class Engine {
   // sequences have advanced. kBadInput for ids outside the vocabulary, rows past the context or a sequence that is
   // lost(): nothing was computed and no sequence has changed. Any other failure happened while computing: no sequence
   // has advanced, those of recurrent models are lost() until restored.
-  Status step(std::span<const model::BatchRows> batch);
+  //
+  // A step of many rows may stream the experts that the device's cache lacks (--stream-rows), through slots that the
+  // cache lends (--prefill-borrow). The loan lasts while prompts do: it ends before a step of single rows, unless
+  // `in_prompt` says that prompts still run, and with a step that fails. One that cannot be begun or ended is an error
+  // of the step that needs it, in which nothing was computed and no sequence has changed.
+  Status step(std::span<const model::BatchRows> batch, bool in_prompt = false);
+  // Ends the loan, if there is one, when no prompt runs any more. What fails is tried again before the next step.
+  Status end_loan();
 
   // Asked before every layer of a step; true ends the step with kCancelled. nullptr for never.
   void set_interrupt(std::function<bool()> interrupt) { part_->set_interrupt(std::move(interrupt)); }
@@ -61,10 +68,13 @@ class Engine {
   Status open_devices(uint64_t ram);
   bool on_host() const { return device_ == host_.get(); }
   Status choose_slots(uint64_t ram);
+  Status choose_ring(std::span<const experts::ExpertKey> ranking);
   Status choose_source(uint64_t ram);
   std::string parts_of_bytes() const;
   model::PartOptions part_options(bool cached) const;
   Status load();
+  // Begins or ends the loan as the step needs it.
+  Status settle_loan(bool streams, bool decode);
   Status finish_step();
 
   const gguf::Model& model_;
@@ -76,7 +86,8 @@ class Engine {
   model::StepLimits step_limits_;
   model::StateLimits state_limits_;
   model::PartBytes bytes_;
-  experts::SlotPlan slots_;  // of the device's expert cache
+  experts::SlotPlan slots_;      // of the device's expert cache
+  model::StreamOptions stream_;  // how prompts use the experts that it lacks
   std::unique_ptr<device::host::HostDevice> host_;
   std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
   device::Device* device_ = nullptr;                  // that computes the layers
@@ -84,6 +95,7 @@ class Engine {
   std::unique_ptr<model::Part> part_;
   std::unique_ptr<model::SequencePool> pool_;
   int64_t rows_in_step_ = 0;
+  bool loan_overdue_ = false;  // it could not be ended
 };
 
 }  // namespace strata::engine

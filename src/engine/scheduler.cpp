@@ -194,7 +194,9 @@ void Scheduler::form_step() {
 
 void Scheduler::run_step() {
   const int64_t start_ns = clock_.now_ns();
-  if (const Status status = engine_.step(batch_); !status.ok()) {
+  const bool in_prompt =
+      std::any_of(running_.begin(), running_.end(), [](const auto& r) { return !r->finished && r->in_prompt(); });
+  if (const Status status = engine_.step(batch_, in_prompt); !status.ok()) {
     for (const Piece& piece : pieces_) {
       const bool cancelled = piece.request->handle->cancelled();
       finish(*piece.request, cancelled ? Finish::kCancelled : Finish::kFailed, cancelled ? Status() : status);
@@ -300,7 +302,10 @@ bool Scheduler::retire() {
     request->own.reset();
     request->listener->on_finish(request->result);
   }
-  return std::erase_if(running_, [](const auto& request) { return request->finished; }) > 0;
+  const bool retired = std::erase_if(running_, [](const auto& request) { return request->finished; }) > 0;
+  // Whatever ended the last prompt, what it has borrowed goes back. If it can't, the next request hears of it.
+  if (retired && running_.empty() && n_waiting_.load() == 0) static_cast<void>(engine_.end_loan());
+  return retired;
 }
 
 }  // namespace strata::engine

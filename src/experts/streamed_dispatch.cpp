@@ -19,9 +19,7 @@ size_t tables_bytes(const DispatchLimits& limits, const RingPlan& ring) {
 }
 size_t offsets_bytes(const RingPlan& ring) { return static_cast<size_t>(ring.n_places()) * sizeof(int64_t); }
 // One pinned buffer serves blobs and the offsets of all places.
-size_t piece_bytes(const ExpertLayout& layout, const RingPlan& ring) {
-  return std::max(layout.largest_blob_bytes(), offsets_bytes(ring));
-}
+size_t piece_bytes(const RingPlan& ring) { return std::max<size_t>(ring.place_bytes, offsets_bytes(ring)); }
 
 }  // namespace
 
@@ -35,12 +33,11 @@ Result<std::unique_ptr<StreamedDispatch>> StreamedDispatch::create(const Dispatc
   return dispatch;
 }
 
-DispatchBytes StreamedDispatch::bytes_needed(const DispatchLimits& limits, const ExpertLayout& layout,
-                                             const RingPlan& ring) {
+DispatchBytes StreamedDispatch::bytes_needed(const DispatchLimits& limits, const RingPlan& ring) {
   if (ring.empty()) return {};
   const size_t tables = tables_bytes(limits, ring);
   return {.device = tables + offsets_bytes(ring),
-          .host = tables + device::Uploader::bytes_needed(piece_bytes(layout, ring))};
+          .host = tables + device::Uploader::bytes_needed(piece_bytes(ring))};
 }
 
 StreamedDispatch::~StreamedDispatch() {
@@ -58,8 +55,8 @@ Status StreamedDispatch::allocate() {
   ASSIGN_OR_RETURN(tables_, device.allocate(tables, "tables of streamed experts"));
   ASSIGN_OR_RETURN(staged_tables_, device.allocate_host(tables, MemoryKind::kPinned, "tables of streamed experts"));
   ASSIGN_OR_RETURN(offsets_, device.allocate(offsets_bytes(spec_.ring), "places of streamed experts"));
-  ASSIGN_OR_RETURN(uploader_, device::Uploader::create(device, *copies_, piece_bytes(spec_.layout, spec_.ring),
-                                                       "experts on their way"));
+  ASSIGN_OR_RETURN(uploader_,
+                   device::Uploader::create(device, *copies_, piece_bytes(spec_.ring), "experts on their way"));
   // Half of what the source has room for: the other half is for what it reads meanwhile.
   const int64_t group = std::min(spec_.ring.bank_places, std::max<int64_t>(spec_.source.lease_limit() / 2, 1));
   leases_.resize(static_cast<size_t>(group));

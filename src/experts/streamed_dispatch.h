@@ -25,7 +25,7 @@ class StreamedDispatch final : public Dispatch {
   static Result<std::unique_ptr<StreamedDispatch>> create(const DispatchSpec& spec, const DeviceRows& rows,
                                                           const RoutingCopy& routing);
   // Without the ring, `rows` and `routing`.
-  static DispatchBytes bytes_needed(const DispatchLimits& limits, const ExpertLayout& layout, const RingPlan& ring);
+  static DispatchBytes bytes_needed(const DispatchLimits& limits, const RingPlan& ring);
   // Waits for the copies.
   ~StreamedDispatch() override;
 
@@ -41,6 +41,8 @@ class StreamedDispatch final : public Dispatch {
   void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids, const device::In<float>& weights,
            const device::In<float>& x, const device::InOut<float>& y, const device::In<int32_t>& live,
            const ExpertFormula& formula) override;
+  // Whether it has failed the stream in this step.
+  bool failed() const { return failed_; }
   // Ends a step: returns when nothing writes to the ring any more. A failed copy is reported, and then forgotten.
   Status finish();
 

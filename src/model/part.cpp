@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "experts/lend_region.h"
+#include "experts/streamed_dispatch.h"
+
 namespace strata::model {
 
 Result<std::unique_ptr<Part>> Part::create(const PartSpec& spec, const PartOptions& options) {
@@ -42,9 +45,12 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
   bytes.state = StateMemory::bytes_needed(hp, first, last, options.state, options.kv_type);
   const experts::DispatchBytes dispatch =
       experts::Dispatch::bytes_needed(dispatch_limits(hp, options), options.on_host && !options.cached);
+  const experts::DispatchBytes streamed =
+      experts::StreamedDispatch::bytes_needed(dispatch_limits(hp, options), options.stream.ring);
   const uint64_t inputs = StepInputs::bytes_needed(options.step, options.state);
-  bytes.step = inputs + act.bytes_needed(options.step) + dispatch.device;
-  bytes.host = inputs + dispatch.host;
+  bytes.step = inputs + act.bytes_needed(options.step) + dispatch.device + streamed.device;
+  bytes.host = inputs + dispatch.host + streamed.host;
+  if (!options.stream.borrowed) bytes.ring = options.stream.ring.bytes();
   if (options.on_host) {
     bytes.step += std::exchange(bytes.host, 0);
   } else {
@@ -81,9 +87,14 @@ Status Part::build_experts() {
                                   .source = spec_.source,
                                   .layout = spec_.layout,
                                   .stats = spec_.stats,
-                                  .min_slots = options_.cache_min_slots};
+                                  .min_slots = experts::slots_kept(spec_.slots.n_slots(),
+                                                                   {.min_slots = options_.cache_min_slots})};
     ASSIGN_OR_RETURN(cache_, experts::ExpertCache::create(spec, spec_.slots));
     RETURN_IF_ERROR(cache_->fill());
+  }
+  const StreamOptions& streaming = options_.stream;
+  if (!streaming.ring.empty() && !streaming.borrowed) {
+    ASSIGN_OR_RETURN(ring_memory_, spec_.device.allocate(streaming.ring.bytes(), "streamed experts"));
   }
   ASSIGN_OR_RETURN(dispatch_, experts::Dispatch::create({.device = spec_.device,
                                                          .compute = spec_.compute,
@@ -91,7 +102,8 @@ Status Part::build_experts() {
                                                          .layout = spec_.layout,
                                                          .limits = dispatch_limits(spec_.hp, options_),
                                                          .stats = spec_.stats,
-                                                         .cache = cache_.get()}));
+                                                         .cache = cache_.get(),
+                                                         .ring = streaming.ring}));
   return {};
 }
 
@@ -100,24 +112,41 @@ Status Part::check_interrupt() const {
   return {};
 }
 
-StepContext Part::context(device::Stream& stream, int64_t rows) const {
+StepContext Part::context(device::Stream& stream, int64_t rows, experts::Dispatch& dispatch) const {
   return {.stream = stream,
           .rows = rows,
           .hp = spec_.hp,
           .in = *inputs_,
           .act = act_,
           .state = *state_,
-          .dispatch = *dispatch_,
+          .dispatch = dispatch,
           .numeric = options_.numeric,
           .look_ahead = options_.look_ahead && rows <= kLookAheadRows};
 }
 
-void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const {
-  const StepContext ctx = context(stream, rows);
+void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows,
+                          experts::Dispatch& dispatch) const {
+  const StepContext ctx = context(stream, rows, dispatch);
   network_->enqueue_start(ctx, first == 0);
-  for (int layer = first; layer < last; layer++) {
-    stream.wait(stream.host_task(interrupt_task_));
-    network_->enqueue_layer(ctx, layer);
+  for (int layer = first; layer < last; layer++) enqueue_layer(ctx, layer);
+}
+
+void Part::enqueue_layer(const StepContext& ctx, int layer) const {
+  ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
+  network_->enqueue_layer(ctx, layer);
+}
+
+// Queueing takes as long as reading and copying the experts does: a step that has failed or that nobody wants any more
+// is not queued to its end.
+void Part::enqueue_streamed(int first, int last, int64_t rows) {
+  experts::StreamedDispatch& streamed = *dispatch_->streamed();
+  ASSERT(ring_memory_ != nullptr || lent());
+  streamed.use_ring(ring_memory_ ? *ring_memory_ : *loan_.memory, ring_memory_ ? 0 : loan_.offset);
+  const StepContext ctx = context(*stream_, rows, streamed);
+  network_->enqueue_start(ctx, first == 0);
+  for (int layer = first; layer < last && !streamed.failed(); layer++) {
+    if (Status status = check_interrupt(); !status.ok()) return stream_->abort(std::move(status).error());
+    enqueue_layer(ctx, layer);
   }
 }
 
@@ -128,9 +157,9 @@ Status Part::capture(std::vector<Shape>& shapes, int64_t max_rows, bool head) {
     Shape shape{rows, nullptr};
     ASSIGN_OR_RETURN(shape.graph, spec_.device.capture([&](device::Stream& stream) {
       if (head) {
-        network_->enqueue_head(context(stream, options_.step.max_rows), rows);
+        network_->enqueue_head(context(stream, options_.step.max_rows, *dispatch_), rows);
       } else {
-        enqueue_layers(stream, spec_.first, spec_.last, rows);
+        enqueue_layers(stream, spec_.first, spec_.last, rows, *dispatch_);
       }
     }));
     spec_.stats.add(Counter::kGraphCaptures);
@@ -142,7 +171,18 @@ Status Part::capture(std::vector<Shape>& shapes, int64_t max_rows, bool head) {
 Status Part::capture_all() {
   RETURN_IF_ERROR(capture(layer_shapes_, options_.step.max_rows, false));
   if (spec_.last == spec_.hp.n_layers) RETURN_IF_ERROR(capture(head_shapes_, options_.step.max_outputs, true));
-  return {};
+  return dispatch_->streamed() != nullptr ? capture_streamed() : Status();
+}
+
+// For the workspace alone: steps that stream are queued anew, since what they copy changes.
+Status Part::capture_streamed() {
+  experts::StreamedDispatch& streamed = *dispatch_->streamed();
+  streamed.set_capturing(true);
+  const auto graph = spec_.device.capture([&](device::Stream& stream) {
+    enqueue_layers(stream, spec_.first, spec_.last, options_.step.max_rows, streamed);
+  });
+  streamed.set_capturing(false);
+  return graph.ok() ? Status() : graph.error();
 }
 
 Part::Shape& Part::shape_for(std::vector<Shape>& shapes, int64_t n) {
@@ -151,18 +191,19 @@ Part::Shape& Part::shape_for(std::vector<Shape>& shapes, int64_t n) {
   return *at;
 }
 
-void Part::forward(int first, int last, std::span<const BatchRows> batch) {
+void Part::forward(int first, int last, std::span<const BatchRows> batch, bool stream) {
   ASSERT(first >= spec_.first);
   ASSERT(last <= spec_.last);
   int64_t n = 0;
   for (const BatchRows& rows : batch) n += static_cast<int64_t>(rows.ids.size());
   Shape& shape = shape_for(layer_shapes_, n);
   inputs_->set_batch(*stream_, batch);
+  if (stream) return enqueue_streamed(first, last, n);
   if (options_.use_graphs && first == spec_.first && last == spec_.last) {
     shape.graph->replay(*stream_);
     spec_.stats.add(Counter::kGraphReplays);
   } else {
-    enqueue_layers(*stream_, first, last, shape.rows);
+    enqueue_layers(*stream_, first, last, shape.rows, *dispatch_);
   }
 }
 
@@ -174,12 +215,47 @@ void Part::head(std::span<const int32_t> rows) {
     shape.graph->replay(*stream_);
     spec_.stats.add(Counter::kGraphReplays);
   } else {
-    network_->enqueue_head(context(*stream_, options_.step.max_rows), shape.rows);
+    network_->enqueue_head(context(*stream_, options_.step.max_rows, *dispatch_), shape.rows);
   }
   if (!host_logits_) return;
   const device::View<float> logits = logits_view();
   stream_->copy(*host_logits_, 0, *logits.memory, logits.offset,
                 rows.size() * static_cast<size_t>(spec_.hp.n_vocab) * sizeof(float));
+}
+
+// What the main stream says comes first: copies fail on their own, or because nobody waits for them any more.
+Status Part::finish() {
+  Status status = stream_->synchronize();
+  if (!status.ok()) stream_->reset();
+  if (experts::StreamedDispatch* streamed = dispatch_->streamed()) {
+    Status copied = streamed->finish();
+    if (status.ok()) status = std::move(copied);
+  }
+  return status;
+}
+
+bool Part::streams(int64_t n_rows) const {
+  return dispatch_->streamed() != nullptr && n_rows >= options_.stream.min_rows;
+}
+
+Status Part::borrow() {
+  if (ring_memory_ || lent()) return {};
+  Result<experts::Loan> loan = cache_->lend(options_.stream.ring.bytes());
+  if (loan.ok()) {
+    loan_ = *loan;
+    return {};
+  }
+  stream_->reset();
+  return loan.error();
+}
+
+Status Part::give_back() {
+  if (!lent()) return {};
+  Status status = cache_->restore();
+  if (status.ok()) return status;
+  static_cast<void>(stream_->synchronize());
+  stream_->reset();
+  return status;
 }
 
 }  // namespace strata::model

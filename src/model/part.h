@@ -14,6 +14,13 @@
 
 namespace strata::model {
 
+// How steps of many rows use the experts that the device's cache lacks (experts/streamed_dispatch.h).
+struct StreamOptions {
+  experts::RingPlan ring;  // that they stream through; empty: no step streams
+  bool borrowed = true;    // the ring lies in slots that the cache lends, else in memory of its own
+  int64_t min_rows = 0;    // of a step that streams
+};
+
 struct PartOptions {
   StepLimits step;
   StateLimits state;
@@ -23,6 +30,7 @@ struct PartOptions {
   bool on_host = true;     // the device is one whose memory the host can read
   bool cached = false;     // some experts lie in a cache on the device
   int64_t cache_min_slots = 0;
+  StreamOptions stream;
   bool look_ahead = false;  // steps of few rows tell the expert source what they are about to ask for
 };
 
@@ -46,8 +54,9 @@ struct PartBytes {
   uint64_t weights = 0;
   uint64_t state = 0;  // KV cache and recurrent state
   uint64_t step = 0;   // inputs, activations, expert rows
+  uint64_t ring = 0;   // that experts stream through, unless it is borrowed
   uint64_t host = 0;   // of the host, if the device has memory of its own
-  uint64_t device() const { return weights + state + step; }
+  uint64_t device() const { return weights + state + step + ring; }
 };
 
 // Used by one thread. Allocates everything when created; a step allocates nothing.
@@ -64,14 +73,27 @@ class Part {
   const PartOptions& options() const { return options_; }
 
   // Queues the layers [first, last) of this part for a batch: from token ids when first is 0, else from the hidden rows
-  // that are there. Whole parts are replayed as graphs. Sequences have reserved their blocks.
-  void forward(int first, int last, std::span<const BatchRows> batch);
+  // that are there. Whole parts are replayed as graphs. Sequences have reserved their blocks. With `stream` the step is
+  // queued anew and streams the experts that the cache lacks; see streams() and borrow().
+  void forward(int first, int last, std::span<const BatchRows> batch, bool stream = false);
   // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
   void head(std::span<const int32_t> rows);
+  // Waits for what was queued. The first failure, if there was one; the part is ready for the next step then.
+  Status finish();
+
+  // Whether a step of so many rows can stream.
+  bool streams(int64_t n_rows) const;
+  // Before a step that streams: the cache lends the ring's memory, if it is to be borrowed and is not yet. On failure
+  // nothing has changed.
+  Status borrow();
+  // Ends the loan, if there is one. On failure it goes on, but no step may stream until give_back() has succeeded.
+  Status give_back();
+  bool lent() const { return cache_ != nullptr && cache_->lent(); }
+
   // Asked before every layer; true ends the step with kCancelled. Empty for never. Must be safe to call while a step
   // runs.
   void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
-  // After head() and a synchronize of the stream: read(std::span<const float>) -> Status is given the logits of the
+  // After head() and finish(): read(std::span<const float>) -> Status is given the logits of the
   // i-th chosen row, which are there while it runs.
   template <class Read>
   Status logits(int64_t i, const Read& read) const {
@@ -93,13 +115,16 @@ class Part {
   Status build();
   Status build_experts();
   Status capture_all();
+  Status capture_streamed();
   Status check_interrupt() const;
-  StepContext context(device::Stream& stream, int64_t rows) const;
+  StepContext context(device::Stream& stream, int64_t rows, experts::Dispatch& dispatch) const;
   // [max_outputs][n_vocab], packed.
   device::View<float> logits_view() const {
     return act_.view(Act::kLogits, options_.step.max_outputs, spec_.hp.n_vocab);
   }
-  void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows) const;
+  void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows, experts::Dispatch& dispatch) const;
+  void enqueue_layer(const StepContext& ctx, int layer) const;
+  void enqueue_streamed(int first, int last, int64_t rows);
   // A shape of steps and the graph that was captured for it.
   struct Shape {
     int64_t rows;
@@ -118,6 +143,8 @@ class Part {
   std::unique_ptr<StepInputs> inputs_;
   Activations act_;
   std::unique_ptr<experts::ExpertCache> cache_;
+  std::unique_ptr<device::Buffer> ring_memory_;  // of a ring that is not borrowed
+  experts::Loan loan_;                           // of one that is
   std::unique_ptr<experts::Dispatch> dispatch_;
   std::unique_ptr<device::HostBuffer> host_logits_;  // where the host cannot read those of the device
   std::function<bool()> interrupt_;
