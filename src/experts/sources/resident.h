@@ -1,0 +1,76 @@
+// A copy in RAM of the experts that no device's cache holds, over another source for all others.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "experts/complement.h"
+#include "experts/source.h"
+
+namespace strata::experts {
+
+// What the copy is made from; all of it but the threads outlives it.
+struct ResidentSpec {
+  const gguf::Model& model;
+  const ExpertLayout& layout;
+  device::Device& device;  // whose host memory the copy takes
+  ThreadPool& threads;     // that load it
+  Stats& stats;
+  // Page-locked at most: what is free without taking pages from anybody (free_ram_bytes()). The rest is pageable.
+  uint64_t pin_bytes_max = 0;
+  uint64_t step_bytes = kGiB;  // of a buffer, and of a page-locking, if its first expert is not larger
+};
+
+// Leases of the copy cost nothing: no lock, nothing to release, no fence. Thread-safe.
+class ResidentSource final : public ExpertSource {
+ public:
+  // Allocates and reads the experts of the plan, which is made for the layout and not empty. kIo names the file and
+  // offset of a failed read, kNoMemory both sizes. A page-locking that is refused only leaves its experts, and those
+  // behind them, pageable.
+  static Result<std::unique_ptr<ResidentSource>> create(const ResidentSpec& spec, const ResidentPlan& plan,
+                                                        std::unique_ptr<ExpertSource> fallback);
+
+  const char* name() const override { return "resident"; }
+  std::optional<Lease> try_lease(ExpertKey key) override;
+  Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override;
+  void hint(std::span<const ExpertKey> keys) override;
+  int64_t lease_limit() const override { return fallback_->lease_limit(); }
+  Status health() const override { return fallback_->health(); }
+
+  bool holds(ExpertKey key) const { return place(key).buffer != nullptr; }
+  // Whether the expert lies in page-locked memory of the copy.
+  bool pinned(ExpertKey key) const;
+  int64_t n_pinned() const;  // experts
+  uint64_t bytes() const;
+  uint64_t pinned_bytes() const;
+  // Leases that the fallback had to give.
+  int64_t file_reads() const { return stats_.get(Counter::kResidentFileReads); }
+
+ private:
+  struct Place {
+    const device::HostBuffer* buffer = nullptr;  // null: not in the copy
+    size_t offset = 0;
+  };
+
+  ResidentSource(const ResidentSpec& spec, std::unique_ptr<ExpertSource> fallback);
+  Status load(const ResidentSpec& spec, std::span<const ResidentBlob> blobs);
+  Status load_step(const ResidentSpec& spec, std::span<const ResidentBlob> step);
+  Status allocate(const ResidentSpec& spec, size_t bytes);
+  Status fetch_batch(std::span<const ExpertKey> keys, std::span<Lease> leases);
+  Lease lease(ExpertKey key, const Place& place);
+  size_t index(ExpertKey key) const;
+  const Place& place(ExpertKey key) const { return places_[index(key)]; }
+  void release(uint32_t) override {}
+  void note_async_read(uint32_t, device::Stream&) override {}
+
+  const ExpertLayout& layout_;
+  Stats& stats_;
+  std::unique_ptr<ExpertSource> fallback_;
+  std::vector<size_t> first_;  // [layers] experts of the layers before
+  std::vector<Place> places_;  // [all experts]
+  std::vector<std::unique_ptr<device::HostBuffer>> buffers_;
+  bool pinning_ = true;  // false once one was refused, or there is no more room for it
+};
+
+}  // namespace strata::experts
