@@ -17,7 +17,7 @@ namespace strata {
   X(kMappedLeases, "mapped_leases", "expert leases answered from mapped files")              \
   X(kMappedReadAheads, "mapped_read_aheads", "experts whose pages the system was asked for") \
   X(kResidentLeases, "resident_leases", "expert leases answered from the resident copy")     \
-  X(kResidentFileReads, "resident_file_reads", "expert leases that the copy left to files")   \
+  X(kResidentFileReads, "resident_file_reads", "expert leases that the copy left to files")  \
   X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed on the CPU")      \
   X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                 \
   X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache")  \

@@ -29,4 +29,9 @@ Result<std::vector<int>> parse_cpu_list(const std::string& text);
 Result<uint64_t> available_ram_bytes(const std::string& proc_root = "/proc",
                                      const std::string& cgroup_root = "/sys/fs/cgroup");
 
+// Of those, the bytes that nobody uses, not even for file cache: what can be page-locked without taking pages from
+// anybody. MemFree, tightened by limit - usage of the groups; the same errors.
+Result<uint64_t> free_ram_bytes(const std::string& proc_root = "/proc",
+                                const std::string& cgroup_root = "/sys/fs/cgroup");
+
 }  // namespace strata

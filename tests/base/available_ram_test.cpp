@@ -35,6 +35,7 @@ class AvailableRamTest : public testing::Test {
     add("cgroup/memory" + group + "/memory.stat", stat);
   }
   Result<uint64_t> available() const { return available_ram_bytes(dir_.file("proc"), dir_.file("cgroup")); }
+  Result<uint64_t> free() const { return free_ram_bytes(dir_.file("proc"), dir_.file("cgroup")); }
 
   test::TempDir dir_;
 };
@@ -138,13 +139,32 @@ TEST_F(AvailableRamTest, WhatCannotBeUnderstoodIsNoRoom) {
   }
   add_v2("/g", "100", "much", "");
   EXPECT_EQ(*available(), 0u);
-  add_v2("/g", "100", "10", "inactive_file many\n");  // no cache is known to be clean
-  EXPECT_EQ(*available(), 90u);
+  for (const char* stat : {"inactive_file many\n", "inactive_file 8\nfile_dirty few\n",
+                           "inactive_file 8\nfile_writeback -1\n"}) {
+    add_v2("/g", "100", "10", stat);  // no cache is known to be clean
+    EXPECT_EQ(*available(), 90u) << stat;
+  }
   std::filesystem::remove(dir_.file("cgroup/g/memory.current"));
   EXPECT_EQ(*available(), 0u);
   std::filesystem::remove(dir_.file("cgroup/g/memory.max"));
   std::filesystem::create_directory(dir_.file("cgroup/g/memory.max"));  // there, and unreadable
   EXPECT_EQ(*available(), 0u);
+}
+
+TEST_F(AvailableRamTest, FileCacheIsNotFree) {
+  EXPECT_EQ(*free(), 1024u);
+  add("proc/meminfo", "MemFree: 900 kB\nMemAvailable: 1000 kB\n");
+  EXPECT_EQ(*free(), 900u * 1024);
+  add("proc/self/cgroup", "4:memory:/one\n0::/two\n");
+  add_v2("/two", "56", "40", "inactive_file 32\n");
+  EXPECT_EQ(*free(), 16u);
+  EXPECT_EQ(*available(), 48u);
+  add_v1("/one", "50", "45", "total_inactive_file 32\n");
+  EXPECT_EQ(*free(), 5u);
+  add("proc/meminfo", "MemAvailable: 1000 kB\n");
+  ASSERT_FALSE(free().ok());
+  EXPECT_NE(free().error().message.find("MemFree"), std::string::npos);
+  EXPECT_TRUE(available().ok());
 }
 
 TEST_F(AvailableRamTest, MalformedMembershipLinesAreNoGroups) {
