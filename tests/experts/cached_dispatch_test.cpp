@@ -1,17 +1,11 @@
 // Experts of a device's cache and experts of host memory together give the bits of the host alone, whichever are
 // cached, on a device that host code can read and on one that it cannot.
-#include <cstring>
-
-#include "experts/cache.h"
+#include "experts/cached_rig.h"
 #include "experts/counting_source.h"
-#include "experts/dispatch_rig.h"
-#include "experts/test_devices.h"
 
 namespace strata::test {
 namespace {
 
-using device::In;
-using device::View;
 using experts::Dispatch;
 using experts::ExpertCache;
 using experts::ExpertFormula;
@@ -19,153 +13,6 @@ using experts::SlotPlan;
 using Form = ExpertSpec::Form;
 
 constexpr ExpertFormula kClamped{ExpertFormula::Activation::kSwigluClamped, 1.702f, 7.0f};
-
-struct CachedOptions {
-  Where where = Where::kHost;
-  int64_t max_rows = 8;
-  int64_t k = 2;
-  int64_t slots = 0;  // 0: no cache
-  bool graphs = true;
-  int threads = 1;
-  ExpertFormula formula = {};
-};
-
-// A step goes through all layers of the model, each with the same inputs, into one y.
-class CachedRig {
- public:
-  CachedRig(const ExpertModel& model, const CachedOptions& options, experts::ExpertSource* source = nullptr)
-      : model_(model),
-        options_(options),
-        devices_(options.where, options.threads),
-        source_(source),
-        stream_(devices_.device().make_stream("compute")) {
-    if (source_ == nullptr) {
-      arena_ = make_arena_source(*model.model, model.layout, devices_.host(), devices_.host().compute().pool(), stats)
-                   .value();
-      source_ = arena_.get();
-    }
-    device::Device& device = devices_.device();
-    if (options.slots > 0) {
-      SlotPlan plan = SlotPlan::make(model.layout, experts::even_ranking(model.layout),
-                                     {.budget_bytes = 16 * kMiB, .max_slots = options.slots})
-                          .value();
-      cache = ExpertCache::create({.device = device,
-                                   .stream = *stream_,
-                                   .source = *source_,
-                                   .layout = model.layout,
-                                   .stats = stats,
-                                   .min_slots = 1},
-                                  std::move(plan))
-                  .value();
-      const Status filled = cache->fill();
-      EXPECT_TRUE(filled.ok());
-    }
-    dispatch_ =
-        Dispatch::create({device, devices_.host().compute(), *source_, model.layout, limits(), stats, cache.get()})
-            .value();
-    ids_ = buffer(options.max_rows * options.k);
-    weights_ = buffer(options.max_rows * options.k);
-    x_ = buffer(options.max_rows * model.spec.dim);
-    y_ = buffer(options.max_rows * model.spec.dim);
-    live_ = buffer(1);
-    for (int64_t rows = 1; rows < options.max_rows; rows *= 4) add_bucket(rows);
-    add_bucket(options.max_rows);
-    stats.reset();
-  }
-  ~CachedRig() { EXPECT_EQ(devices_.races(), std::vector<std::string>()); }
-
-  experts::DispatchLimits limits() const {
-    return {.max_rows = options_.max_rows,
-            .n_used = options_.k,
-            .n_experts = model_.spec.n_experts,
-            .dim = model_.spec.dim,
-            .ffn = model_.spec.ffn};
-  }
-
-  Status try_run(const Routing& routing, const std::vector<float>& x, const std::vector<float>& y) {
-    upload<int32_t>(*stream_, *live_, {static_cast<int32_t>(routing.rows)});
-    upload(*stream_, *ids_, routing.ids);
-    upload(*stream_, *weights_, routing.weights);
-    upload(*stream_, *x_, x);
-    upload(*stream_, *y_, y);
-    size_t b = 0;
-    while (buckets_[b].rows < routing.rows) b++;
-    if (options_.graphs) {
-      buckets_[b].graph->replay(*stream_);
-    } else {
-      enqueue(*stream_, buckets_[b].rows);
-    }
-    const Status status = stream_->synchronize();
-    stream_->reset();
-    return status;
-  }
-  std::vector<float> run(const Routing& routing, const std::vector<float>& x, const std::vector<float>& y) {
-    const Status status = try_run(routing, x, y);
-    EXPECT_TRUE(status.ok()) << status.error().message;
-    return result(routing.rows);
-  }
-  std::vector<float> result(int64_t rows) {
-    return download<float>(*stream_, *y_, 0, static_cast<size_t>(rows * model_.spec.dim));
-  }
-
-  device::Device& device() { return devices_.device(); }
-
- private:
-  struct Bucket {
-    int64_t rows;
-    std::unique_ptr<device::Graph> graph;
-  };
-
-  std::unique_ptr<device::Buffer> buffer(int64_t n) {
-    return devices_.device().allocate(static_cast<size_t>(n) * 4, "test").value();
-  }
-  void enqueue(device::Stream& stream, int64_t rows) {
-    const int64_t dim = model_.spec.dim;
-    for (int32_t layer = 0; layer < model_.spec.n_layers; layer++) {
-      dispatch_->run(stream, layer, device::view_of<int32_t>(*ids_, rows, options_.k),
-                     device::view_of<float>(*weights_, rows, options_.k), device::view_of<float>(*x_, rows, dim),
-                     device::view_of<float>(*y_, rows, dim), device::view_of<int32_t>(*live_, 1, 1), options_.formula);
-    }
-  }
-  void add_bucket(int64_t rows) {
-    buckets_.push_back({rows, devices_.device().capture([&](device::Stream& s) { enqueue(s, rows); }).value()});
-  }
-
-  const ExpertModel& model_;
-  CachedOptions options_;
-  TestDevice devices_;
-
- public:
-  Stats stats;
-
- private:
-  std::unique_ptr<experts::ExpertSource> arena_;
-  experts::ExpertSource* source_;
-  std::unique_ptr<device::Stream> stream_;
-
- public:
-  std::unique_ptr<ExpertCache> cache;
-
- private:
-  std::unique_ptr<Dispatch> dispatch_;
-  std::unique_ptr<device::Buffer> ids_, weights_, x_, y_, live_;
-  std::vector<Bucket> buckets_;
-};
-
-struct Inputs {
-  Inputs(const ExpertSpec& spec, int64_t rows, int64_t k, uint64_t seed) {
-    Random random(seed);
-    routing = random_routing(rows, k, spec.n_experts, random);
-    x = normals(random, rows * spec.dim);
-    y = normals(random, rows * spec.dim);
-  }
-  Routing routing;
-  std::vector<float> x, y;
-};
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 // Pairs of a step that go to the experts of slots.
 int64_t hits_of(const ExpertSpec& spec, const Routing& routing, const ExpertCache* cache) {
@@ -195,7 +42,7 @@ class CachedDispatch : public testing::TestWithParam<Where> {
         uint64_t seed = 1;
         int64_t hits = 0, pairs = 0;
         for (const int64_t rows : steps) {
-          const Inputs in(spec, rows, options.k, seed++);
+          const CachedInputs in(spec, rows, options.k, seed++);
           EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), host.run(in.routing, in.x, in.y)))
               << slots << " slots, " << rows << " rows" << (graphs ? ", graphs" : "");
           hits += hits_of(spec, in.routing, rig.cache.get());
@@ -250,7 +97,7 @@ TEST_P(CachedDispatch, ManyRowsAndSeveralThreads) {
 TEST_P(CachedDispatch, LoansBetweenSteps) {
   const ExpertSpec spec{.n_layers = 2, .dim = 36, .ffn = 70, .n_experts = 4};
   const ExpertModel model(spec, random_parts(spec, 5));
-  const Inputs in(spec, 8, 2, 9);
+  const CachedInputs in(spec, 8, 2, 9);
   CachedRig host(model, {}), rig(model, {.where = GetParam(), .slots = 8});
   const std::vector<float> expected = host.run(in.routing, in.x, in.y);
   for (int i = 0; i < 3; i++) {
@@ -271,7 +118,7 @@ TEST_P(CachedDispatch, LoansBetweenSteps) {
 TEST_P(CachedDispatch, AFailedFetchFailsTheStepAndTheNextOneWorks) {
   const ExpertSpec spec{.dim = 36, .ffn = 40};
   const ExpertModel model(spec, random_parts(spec, 5));
-  const Inputs in(spec, 8, 2, 9);
+  const CachedInputs in(spec, 8, 2, 9);
   CachedRig host(model, {});
   const std::vector<float> expected = host.run(in.routing, in.x, in.y);
   TestDevice devices(Where::kHost);

@@ -16,15 +16,18 @@ inline const char* where_name(Where where) { return where == Where::kHost ? "Hos
 // One device, and a host device beside it for RAM and the CPU's computing.
 class TestDevice {
  public:
-  explicit TestDevice(Where where, int threads = 1) : host_(host_options(threads)) {
+  explicit TestDevice(Where where, int threads = 1, const std::string& sim_spec = "sim:64MiB/seed=5")
+      : host_(host_options(threads)) {
     if (where == Where::kSim) {
       device::sim::SimOptions options;
       options.kernels = &host_.compute().kernels();
-      machine_ = device::sim::make_sim("sim:64MiB/seed=5", options).value();
+      machine_ = device::sim::make_sim(sim_spec, options).value();
     }
   }
   device::Device& device() { return machine_ ? static_cast<device::Device&>(machine_->device(0)) : host_; }
   device::host::HostDevice& host() { return host_; }
+  // Null on the host.
+  device::sim::SimMachine* machine() { return machine_.get(); }
   // Accesses that no order of streams and events covers.
   std::vector<std::string> races() { return machine_ ? machine_->races() : std::vector<std::string>(); }
 
