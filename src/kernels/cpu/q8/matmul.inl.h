@@ -1,7 +1,7 @@
 // The entry of the unit's integer products: a few rows one by one, more of them as tiles where the unit has those.
 #pragma once
 
-#include "kernels/cpu/q8/fused.inl.h"
+#include "kernels/cpu/q8/fused/product.inl.h"
 #include "kernels/cpu/q8/rows.inl.h"
 #include "kernels/cpu/q8/tiles.inl.h"
 
@@ -15,9 +15,6 @@ constexpr size_t kQ8ScratchNeeded = sizeof(TilesScratch) > sizeof(RowsScratch) ?
 constexpr bool kHasTiles = false;
 constexpr size_t kQ8ScratchNeeded = sizeof(RowsScratch);
 #endif
-#if defined(__AVX512F__)
-static_assert(sizeof(FusedScratch) + 64 <= kQ8ScratchBytes);
-#endif
 static_assert(kQ8ScratchNeeded + 64 <= kQ8ScratchBytes);
 
 static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const uint8_t* x, int64_t n_tokens,
@@ -30,10 +27,7 @@ static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const
 #endif
   ASSERT(!tiles);
 #if defined(__AVX512F__)
-  const FusedFormat* fused = n_tokens <= kFewRows ? fused_format(w.type) : nullptr;
-  if (fused != nullptr) {
-    return fused_rows(call, *fused, row_begin, row_end, n_tokens, *reinterpret_cast<FusedScratch*>(address));
-  }
+  if (fused_rows(call, row_begin, row_end, n_tokens, reinterpret_cast<uint8_t*>(address))) return;
 #endif
   rows_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 }

@@ -1,0 +1,188 @@
+// Products of a few activation rows straight from packed blocks: decoding a token is bound by how fast weights can be
+// read, and every store to the cache on the way shows.
+//
+// The results are those of q8/rows.inl.h: the integers are the same, only their partial sums are laid out otherwise,
+// and the float steps of a row are the same in the same order.
+//
+// Four rows are taken side by side, one from each quarter of the rows of a call. So a thread reads four streams that
+// are far apart, which gets more out of memory than one: a prefetcher follows each, and none runs ahead past its page.
+#pragma once
+
+#include "kernels/cpu/q8/fused/blocks.inl.h"
+#include "kernels/cpu/q8/fused/iq4.inl.h"
+#include "kernels/cpu/q8/fused/k.inl.h"
+
+#if defined(__AVX512F__)
+
+namespace strata::kernels::STRATA_ISA_NS {
+
+// Bytes that prepared sums take for each 256 columns, at most.
+constexpr size_t kFusedSumBytes = 32;
+
+// The parts of a prepared activation row, each a multiple of 64 bytes.
+struct FusedLayout {
+  size_t codes, sums, d, bytes;
+  explicit FusedLayout(int64_t cols) {
+    const size_t blocks = static_cast<size_t>((cols + kSuperCols - 1) / kSuperCols);
+    codes = 0;
+    sums = blocks * kSuperCols;
+    d = sums + (blocks * kFusedSumBytes + 63) / 64 * 64;
+    bytes = d + (blocks * 8 * sizeof(float) + 63) / 64 * 64;
+  }
+};
+
+// Prepared sums of 256 columns from the sums of each 16.
+static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint8_t* to) {
+  const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
+  int16_t words[16] = {};
+  int32_t offsets[8] = {};
+  float floats[8] = {};
+  switch (kind) {
+    case FusedSums::kNone:
+      return;
+    case FusedSums::kMins32:
+      for (int g = 0; g < 8; g++) words[8 * (g / 4) + 4 + g % 4] = static_cast<int16_t>(sum32(g));
+      std::memcpy(to, words, sizeof words);
+      return;
+    case FusedSums::kPlain16:
+      std::memcpy(to, sums16, sizeof words);
+      return;
+    case FusedSums::kNegated16:
+      for (int g = 0; g < 16; g++) words[g] = static_cast<int16_t>(-sums16[g]);
+      std::memcpy(to, words, sizeof words);
+      return;
+    case FusedSums::kOffsets32:
+      for (int g = 0; g < 8; g++) offsets[g] = -offset * sum32(g);
+      std::memcpy(to, offsets, sizeof offsets);
+      return;
+    case FusedSums::kFloats32:
+      for (int g = 0; g < 8; g++) floats[g] = static_cast<float>(sum32(g));
+      std::memcpy(to, floats, sizeof floats);
+      return;
+  }
+}
+
+// Prepares a whole activation row.
+static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& format, int64_t cols, const ActRow& from,
+                        uint8_t* to) {
+  const FusedLayout at(cols);
+  const int offset = format.kind == ActFormat::kSuper ? format.super.offset : format.block.offset;
+  for (int64_t column = 0; column < cols; column += kSuperCols) {
+    const int64_t left = act_cols(cols) - column;
+    int8_t codes[kSuperCols] = {};
+    int16_t sums[kSuperGroups] = {};
+    std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
+    std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
+    for (int run = 0; run < 16; run++) std::memcpy(to + at.codes + column + 16 * run, codes + 16 * order.run[run], 16);
+    prepare_sums(kind, offset, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * kFusedSumBytes);
+  }
+  std::memset(to + at.d, 0, at.bytes - at.d);
+  std::memcpy(to + at.d, from.d, static_cast<size_t>(act_scales(format.kind, cols)) * sizeof(float));
+  return {reinterpret_cast<const int8_t*>(to + at.codes), to + at.sums, reinterpret_cast<const float*>(to + at.d)};
+}
+
+// The prepared row from `column` on, a multiple of the type's columns.
+template <class Type>
+inline FusedAct act_from(const FusedAct& a, int64_t column) {
+  return {a.codes + column, a.sums + static_cast<size_t>(column) * kFusedSumBytes / kSuperCols,
+          a.d + column / (Type::kCols == kSuperCols ? kSuperCols : 32)};
+}
+
+// A last stretch of fewer blocks is taken from a copy with zeros behind, whose scales and activations are zero.
+template <class Type>
+static __m128 add_tail(const FourRows& rows, size_t bytes, const FusedAct& a, __m128 y) {
+  uint8_t copy[kFusedRows][Type::kBytes] = {};
+  for (int r = 0; r < kFusedRows; r++) std::memcpy(copy[r], rows.at[r], bytes);
+  return Type::add({{copy[0], copy[1], copy[2], copy[3]}}, a, y);
+}
+
+template <class Type>
+inline __m128 four_sums(FourRows rows, int64_t cols, size_t row_bytes, const FusedAct& a) {
+  __m128 y = _mm_setzero_ps();
+  int64_t column = 0;
+  for (; column + Type::kCols <= cols; column += Type::kCols) {
+    prefetch_block<Type::kBytes>(rows);
+    y = Type::add(rows, act_from<Type>(a, column), y);
+    for (const uint8_t*& p : rows.at) p += Type::kBytes;
+  }
+  if (column == cols) return y;
+  const size_t whole = static_cast<size_t>(column / Type::kCols) * Type::kBytes;
+  return add_tail<Type>(rows, row_bytes - whole, act_from<Type>(a, column), y);
+}
+
+// Sums of the rows `first` + q * quarter of a token go where the call wants them, as far as the rows reach.
+inline void store_four(const Q8Out& out, __m128 sums, int64_t token, int64_t first, int64_t quarter, int64_t row_end) {
+  float four[kFusedRows];
+  _mm_storeu_ps(four, sums);
+  for (int64_t q = 0; q < kFusedRows && first + q * quarter < row_end; q++) {
+    const int64_t row = first + q * quarter;
+    float sum = four[q];
+    if (out.bias != nullptr) sum += out.bias[row];
+    float& y = out.y[token * out.y_stride + row];
+    y = out.accumulate ? y + sum : sum;
+  }
+}
+
+// A few activation rows, as many as `scratch` holds prepared.
+template <class Type>
+static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
+  FusedAct a[kFewRows];
+  for (int64_t t = 0; t < n_tokens; t++) {
+    a[t] = prepare(Type::kOrder, Type::kSums, call.format, call.w.cols, call.act(t, 0),
+                   scratch + static_cast<size_t>(t) * FusedLayout(call.w.cols).bytes);
+  }
+  const size_t row_bytes = static_cast<size_t>(call.packed(0, call.w.cols) - call.packed(0, 0));
+  const int64_t quarter = (row_end - row_begin + kFusedRows - 1) / kFusedRows;
+  for (int64_t first = row_begin; first < row_begin + quarter; first++) {
+    FourRows rows;
+    for (int64_t q = 0; q < kFusedRows; q++) {
+      const int64_t row = first + q * quarter;
+      rows.at[q] = call.packed(row < row_end ? row : row_end - 1, 0);
+    }
+    for (int64_t t = 0; t < n_tokens; t++) {
+      store_four(call.out, four_sums<Type>(rows, call.w.cols, row_bytes, a[t]), t, first, quarter, row_end);
+    }
+  }
+}
+
+struct FusedFormat {
+  quant::Type type;
+  void (*product)(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch);
+};
+
+constexpr FusedFormat kFusedFormats[] = {
+    {quant::Type::Q4_K, fused_product<FusedK4<false>>},
+    {quant::Type::Q5_K, fused_product<FusedK4<true>>},
+    {quant::Type::Q6_K, fused_product<FusedQ6K>},
+    {quant::Type::IQ4_XS, fused_product<FusedIq4Xs>},
+    {quant::Type::Q8_0, fused_product<FusedQ80>},
+    {quant::Type::Q4_0, fused_product<FusedNibbles<Q40>>},
+    {quant::Type::Q4_1, fused_product<FusedNibbles<Q41>>},
+    {quant::Type::Q5_0, fused_product<FusedNibbles<Q50>>},
+    {quant::Type::Q5_1, fused_product<FusedNibbles<Q51>>},
+    {quant::Type::IQ4_NL, fused_product<FusedNibbles<Iq4Nl>>},
+    {quant::Type::MXFP4, fused_product<FusedNibbles<Mxfp4>>},
+};
+
+// null for types without one.
+static const FusedFormat* fused_format(quant::Type type) {
+  for (const FusedFormat& format : kFusedFormats) {
+    if (format.type == type) return &format;
+  }
+  return nullptr;
+}
+
+// At most kFewRows activation rows; false where the type has no fused products or a prepared row does not fit.
+static bool fused_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
+  const FusedFormat* format = fused_format(call.w.type);
+  const int64_t fit = static_cast<int64_t>((kQ8ScratchBytes - 64) / FusedLayout(call.w.cols).bytes);
+  if (format == nullptr || n_tokens > kFewRows || fit == 0) return false;
+  for (int64_t t = 0; t < n_tokens; t += fit) {
+    format->product(call.from(t), row_begin, row_end, n_tokens - t < fit ? n_tokens - t : fit, scratch);
+  }
+  return true;
+}
+
+}  // namespace strata::kernels::STRATA_ISA_NS
+
+#endif
