@@ -29,6 +29,7 @@ enum class FusedSums : uint8_t {
   kNone,
   kMins32,     // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
   kPlain16,    // int16 [16], as they are
+  kOffset,     // int32: of all 256, times -offset of the codes
   kNegated16,  // int16 [16], times -1
   kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
   kFloats32    // float [8], of groups of 32
@@ -83,6 +84,9 @@ inline __m128i add_lanes(__m512i x) {
   const __m256i half = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
   return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
+
+// The sum that kOffset prepares.
+inline __m128i broadcast_sum(const FusedAct& a) { return _mm_set1_epi32(static_cast<int>(u32_at(a.sums))); }
 
 // A float16 of each row, `offset` bytes behind its place.
 inline __m128 four_f16(const FourRows& rows, size_t offset) {

@@ -13,6 +13,13 @@ inline __m512i words_index(int first, int second) {
                             _mm256_set1_epi16(static_cast<int16_t>(second)), 1);
 }
 
+// Eight int16 lanes of each of four neighbours.
+inline __m512i four_groups(int first) {
+  const __m512i eighths =
+      _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+  return _mm512_add_epi16(eighths, _mm512_set1_epi16(static_cast<int16_t>(first)));
+}
+
 template <bool kFive>
 struct FusedK4 {
   static constexpr int64_t kCols = kSuperCols;
@@ -93,8 +100,6 @@ struct FusedQ6K {
 
   static __m512i row(const uint8_t* block, const FusedAct& a) {
     const __m512i nibble = _mm512_set1_epi8(15), upper = _mm512_set1_epi8(0x3F);
-    const __m512i eighths = _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 0,
-                                             0, 0, 0, 0, 0, 0, 0);
     const __m256i narrow = _mm256_cvtepi8_epi16(load128(block + 192));
     const __m512i scales = _mm512_zextsi256_si512(narrow);
     // The codes are 32 more than what they stand for.
@@ -109,9 +114,8 @@ struct FusedQ6K {
           _mm512_ternarylogic_epi32(nibble, _mm512_srli_epi16(ql, 4), _mm512_srlv_epi16(qh, words_index(0, 2)), 0xCA);
       for (int k = 0; k < 2; k++) {
         const __m512i codes = _mm512_and_si512(k == 0 ? low : high, upper);
-        const __m512i group = _mm512_add_epi16(eighths, _mm512_set1_epi16(static_cast<int16_t>(8 * h + 4 * k)));
         acc = add_pairs(acc, _mm512_maddubs_epi16(codes, load512(a.codes + 128 * h + 64 * k)),
-                        _mm512_permutexvar_epi16(group, scales));
+                        _mm512_permutexvar_epi16(four_groups(8 * h + 4 * k), scales));
       }
     }
     return acc;

@@ -11,6 +11,7 @@
 #include "kernels/cpu/q8/fused/blocks.inl.h"
 #include "kernels/cpu/q8/fused/iq4.inl.h"
 #include "kernels/cpu/q8/fused/k.inl.h"
+#include "kernels/cpu/q8/fused/planes.inl.h"
 
 #if defined(__AVX512F__)
 
@@ -46,6 +47,10 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint
       return;
     case FusedSums::kPlain16:
       std::memcpy(to, sums16, sizeof words);
+      return;
+    case FusedSums::kOffset:
+      for (int g = 0; g < 8; g++) offsets[0] -= offset * sum32(g);
+      std::memcpy(to, offsets, sizeof offsets[0]);
       return;
     case FusedSums::kNegated16:
       for (int g = 0; g < 16; g++) words[g] = static_cast<int16_t>(-sums16[g]);
@@ -151,6 +156,9 @@ struct FusedFormat {
 };
 
 constexpr FusedFormat kFusedFormats[] = {
+    {quant::Type::Q2_K, fused_product<FusedQ2K>},
+    {quant::Type::Q3_K, fused_product<FusedQ3K>},
+    {quant::Type::TQ2_0, fused_product<FusedTq20>},
     {quant::Type::Q4_K, fused_product<FusedK4<false>>},
     {quant::Type::Q5_K, fused_product<FusedK4<true>>},
     {quant::Type::Q6_K, fused_product<FusedQ6K>},
