@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/direct_io.h"
 #include "base/format.h"
 #include "base/mapping.h"
 #include "base/small_file.h"
@@ -38,10 +39,7 @@ class RealFile final : public File {
     const size_t length = std::min({dst.size(), kReadMax, static_cast<size_t>(kOffsetMax - offset)});
     const ssize_t n = ::pread(fd_, dst.data(), length, static_cast<off_t>(offset));
     if (n >= 0) return static_cast<size_t>(n);
-    const int error = errno;
-    return Error{
-        error == EINTR ? ErrorCode::kInterrupted : ErrorCode::kIo,
-        format("cannot read {} bytes at offset {} of {}: {}", length, offset, printable(path_), errno_text(error))};
+    return read_error(path_, offset, length, errno);
   }
 
   Result<std::unique_ptr<Mapping>> map() override { return map_file(fd_, size_, path_); }
@@ -51,10 +49,15 @@ class RealFile final : public File {
     ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
   }
 
+  int descriptor() const override { return fd_; }
+  size_t read_alignment() const override { return read_alignment_; }
+  void set_read_alignment(size_t alignment) { read_alignment_ = alignment; }
+
  private:
   int fd_;
   uint64_t size_;
   std::string path_;
+  size_t read_alignment_ = 1;
 };
 
 Error path_error(const char* action, const std::string& path, int error) {
@@ -70,11 +73,11 @@ Error nul_error(const std::string& path) {
   return {ErrorCode::kBadInput, format("cannot open {}: a path can't hold a NUL character", printable(path))};
 }
 
-// Without O_NONBLOCK, opening a FIFO would wait for a writer. It means nothing to regular files.
-int open_read_only(const std::string& path) {
+// Without O_NONBLOCK, opening a FIFO would wait for a writer.
+int open_read_only(const std::string& path, int more_flags) {
   int fd;
   do {
-    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more_flags);
   } while (fd < 0 && errno == EINTR);
   return fd;
 }
@@ -82,24 +85,15 @@ int open_read_only(const std::string& path) {
 class RealFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open(const std::string& path) override {
-    if (has_nul(path)) return nul_error(path);
-    const int fd = open_read_only(path);
-    if (fd < 0) {
-      const int error = errno;
-      if (error == ENXIO || error == ENODEV) return not_regular(path);  // a socket, or a device without a driver
-      return path_error("open", path, error);
-    }
-    struct stat info {};
-    if (::fstat(fd, &info) != 0) {
-      const int error = errno;
-      ::close(fd);
-      return path_error("open", path, error);
-    }
-    if (!S_ISREG(info.st_mode)) {
-      ::close(fd);
-      return not_regular(path);
-    }
-    return std::unique_ptr<File>(std::make_unique<RealFile>(fd, static_cast<uint64_t>(info.st_size), path));
+    ASSIGN_OR_RETURN(auto file, open_with(path, 0));
+    return std::unique_ptr<File>(std::move(file));
+  }
+
+  Result<std::unique_ptr<File>> open_direct(const std::string& path) override {
+    ASSIGN_OR_RETURN(auto file, open_with(path, O_DIRECT));
+    ASSIGN_OR_RETURN(const size_t alignment, direct_read_alignment(file->descriptor(), path));
+    file->set_read_alignment(alignment);
+    return std::unique_ptr<File>(std::move(file));
   }
 
   bool exists(const std::string& path) override {
@@ -130,6 +124,30 @@ class RealFileSystem final : public FileSystem {
   }
 
  private:
+  Result<std::unique_ptr<RealFile>> open_with(const std::string& path, int more_flags) {
+    if (has_nul(path)) return nul_error(path);
+    const int fd = open_read_only(path, more_flags);
+    if (fd < 0) {
+      const int error = errno;
+      if (error == ENXIO || error == ENODEV) return not_regular(path);  // a socket, or a device without a driver
+      if (error == EINVAL && more_flags != 0) return no_direct_reads(path, "its file system refuses them");
+      return path_error("open", path, error);
+    }
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) {
+      const int error = errno;
+      ::close(fd);
+      return path_error("open", path, error);
+    }
+    if (!S_ISREG(info.st_mode)) {
+      ::close(fd);
+      return not_regular(path);
+    }
+    // pread ignores the flag on regular files, but io_uring may answer "try again" because of it.
+    ::fcntl(fd, F_SETFL, more_flags);
+    return std::make_unique<RealFile>(fd, static_cast<uint64_t>(info.st_size), path);
+  }
+
   Error not_regular(const std::string& path) {
     const char* what = is_directory(path) ? "a directory" : "not a regular file";
     return {ErrorCode::kBadInput, format("cannot open {}: it is {}; give a regular file", printable(path), what)};
@@ -159,6 +177,16 @@ Status File::read_exact(uint64_t offset, std::span<std::byte> dst) {
     interruptions = 0;
   }
   return {};
+}
+
+Error read_error(const std::string& path, uint64_t offset, size_t bytes, int error) {
+  const bool again = error == EINTR || error == EAGAIN;
+  return {again ? ErrorCode::kInterrupted : ErrorCode::kIo,
+          format("cannot read {} bytes at offset {} of {}: {}", bytes, offset, printable(path), errno_text(error))};
+}
+
+Result<std::unique_ptr<File>> FileSystem::open_direct(const std::string& path) {
+  return no_direct_reads(path, "it is no file of the system");
 }
 
 FileSystem& real_file_system() {

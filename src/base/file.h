@@ -37,6 +37,11 @@ class File {
   virtual Result<std::unique_ptr<Mapping>> map() = 0;
   // Asks the system to begin to read these bytes into its cache; a hint, without an answer.
   virtual void will_need(uint64_t offset, uint64_t bytes) { static_cast<void>(offset), static_cast<void>(bytes); }
+  // The system's descriptor, for reads that run beside the caller; -1 for what is no file of the system. Stays the
+  // file's own.
+  virtual int descriptor() const { return -1; }
+  // Offsets, lengths and addresses of reads have to be multiples of this; above 1 only from open_direct().
+  virtual size_t read_alignment() const { return 1; }
 
   // All of dst, retrying interrupted and short reads. An end of file inside dst is kIo; the message names file,
   // offset and length.
@@ -48,6 +53,9 @@ class FileSystem {
   virtual ~FileSystem() = default;
   // kNotFound when nothing is there, kBadInput for a directory, kIo otherwise.
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;
+  // For reads that go past the system's page cache. kUnsupported, with the reason, where that can't be: open() it then.
+  // Else like open().
+  virtual Result<std::unique_ptr<File>> open_direct(const std::string& path);
   virtual bool exists(const std::string& path) = 0;
   virtual bool is_directory(const std::string& path) = 0;
   // Names (without the directory) of the entries of a directory, sorted.
