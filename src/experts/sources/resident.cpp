@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/log.h"
 #include "experts/bulk_load.h"
@@ -126,6 +127,39 @@ void ResidentSource::hint(std::span<const ExpertKey> keys) {
     if (n == kBatch) fallback_->hint({missing.data(), std::exchange(n, 0)});
   }
   if (n > 0) fallback_->hint({missing.data(), n});
+}
+
+// A table of places is all there is: leases follow it from the next one on.
+void ResidentSource::begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) {
+  ASSERT(holds(in));
+  ASSERT(!holds(out));
+  exchanges_.push_back({out, in});
+  places_[index(out)] = {&bytes, offset};
+}
+
+void ResidentSource::cancel_exchange(ExpertKey out) {
+  end_exchange(out);
+  places_[index(out)] = {};
+}
+
+void ResidentSource::commit_exchange(ExpertKey out) {
+  const ExpertKey in = end_exchange(out);
+  const Place from = place(out), to = place(in);
+  const size_t n = layout_.layer(out.layer).blob_bytes();
+  const auto own = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& b) { return b.get() == to.buffer; });
+  ASSERT(own != buffers_.end());
+  std::memcpy((*own)->write<std::byte>(to.offset, n).span().data(),
+              from.buffer->read<std::byte>(from.offset, n).span().data(), n);
+  places_[index(out)] = to;
+  places_[index(in)] = {};
+}
+
+ExpertKey ResidentSource::end_exchange(ExpertKey out) {
+  const auto at = std::find_if(exchanges_.begin(), exchanges_.end(), [&](const Exchange& e) { return e.out == out; });
+  ASSERT(at != exchanges_.end());
+  const ExpertKey in = at->in;
+  exchanges_.erase(at);
+  return in;
 }
 
 Lease ResidentSource::lease(ExpertKey key, const Place& place) {

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "experts/complement.h"
+#include "experts/exchange.h"
 #include "experts/source.h"
 
 namespace strata::experts {
@@ -23,7 +24,7 @@ struct ResidentSpec {
 };
 
 // Leases of the copy cost nothing: no lock, nothing to release, no fence. Thread-safe.
-class ResidentSource final : public ExpertSource {
+class ResidentSource final : public ExpertSource, public ResidentExchange {
  public:
   // Allocates and reads the experts of the plan, which is made for the layout and not empty. kIo names the file and
   // offset of a failed read, kNoMemory both sizes. A page-locking that is refused only leaves its experts, and those
@@ -38,7 +39,10 @@ class ResidentSource final : public ExpertSource {
   int64_t lease_limit() const override { return fallback_->lease_limit(); }
   Status health() const override { return fallback_->health(); }
 
-  bool holds(ExpertKey key) const { return place(key).buffer != nullptr; }
+  bool holds(ExpertKey key) const override { return place(key).buffer != nullptr; }
+  void begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) override;
+  void cancel_exchange(ExpertKey out) override;
+  void commit_exchange(ExpertKey out) override;
   // Whether the expert lies in page-locked memory of the copy.
   bool pinned(ExpertKey key) const;
   int64_t n_pinned() const;  // experts
@@ -52,6 +56,9 @@ class ResidentSource final : public ExpertSource {
     const device::HostBuffer* buffer = nullptr;  // null: not in the copy
     size_t offset = 0;
   };
+  struct Exchange {
+    ExpertKey out, in;
+  };
 
   ResidentSource(const ResidentSpec& spec, std::unique_ptr<ExpertSource> fallback);
   Status load(const ResidentSpec& spec, std::span<const ResidentBlob> blobs);
@@ -61,6 +68,8 @@ class ResidentSource final : public ExpertSource {
   Lease lease(ExpertKey key, const Place& place);
   size_t index(ExpertKey key) const;
   const Place& place(ExpertKey key) const { return places_[index(key)]; }
+  // Ends the exchange that `out` is part of; the expert that is to make place for it.
+  ExpertKey end_exchange(ExpertKey out);
   void release(uint32_t) override {}
   void note_async_read(uint32_t, device::Stream&) override {}
 
@@ -69,6 +78,7 @@ class ResidentSource final : public ExpertSource {
   std::unique_ptr<ExpertSource> fallback_;
   std::vector<size_t> first_;  // [layers] experts of the layers before
   std::vector<Place> places_;  // [all experts]
+  std::vector<Exchange> exchanges_;  // under way
   std::vector<std::unique_ptr<device::HostBuffer>> buffers_;
   bool pinning_ = true;  // false once one was refused, or there is no more room for it
 };
