@@ -12,6 +12,7 @@ enum class Mutation {
   kBankFullNotAwaited,   // the device computes from a bank whose experts may still be on their way
   kLoanNotAwaited,       // slots are lent while operations may still read them
   kSwapWithoutSaving,  // an expert leaves its slot before its bytes are kept elsewhere
+  kOneFencePerBuffer,  // a stage buffer remembers only the copy that was noted last
 };
 
 #if defined(STRATA_MUTATIONS)

@@ -18,6 +18,12 @@ namespace strata {
   X(kMappedReadAheads, "mapped_read_aheads", "experts whose pages the system was asked for") \
   X(kResidentLeases, "resident_leases", "expert leases answered from the resident copy")     \
   X(kResidentFileReads, "resident_file_reads", "expert leases that the copy left to files")  \
+  X(kStageHits, "stage_hits", "expert leases answered from a stage buffer")                  \
+  X(kStageFills, "stage_fills", "experts read into a stage buffer")                          \
+  X(kStageWaits, "stage_waits", "calls that waited for experts on their way")                \
+  X(kStageFenceWaits, "stage_fence_waits", "waits for a copy out of a buffer to refill")     \
+  X(kHintsUsed, "hints_used", "experts read on a hint and then asked for")                   \
+  X(kHintsWasted, "hints_wasted", "experts read on a hint in vain")                          \
   X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed on the CPU")      \
   X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                 \
   X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache")  \
