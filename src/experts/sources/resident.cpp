@@ -146,12 +146,37 @@ void ResidentSource::commit_exchange(ExpertKey out) {
   const ExpertKey in = end_exchange(out);
   const Place from = place(out), to = place(in);
   const size_t n = layout_.layer(out.layer).blob_bytes();
-  const auto own = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& b) { return b.get() == to.buffer; });
-  ASSERT(own != buffers_.end());
-  std::memcpy((*own)->write<std::byte>(to.offset, n).span().data(),
+  std::memcpy(own_buffer(to).write<std::byte>(to.offset, n).span().data(),
               from.buffer->read<std::byte>(from.offset, n).span().data(), n);
   places_[index(out)] = to;
   places_[index(in)] = {};
+}
+
+Status ResidentSource::replace(ExpertKey in, ExpertKey out) {
+  ASSERT(in.layer == out.layer);
+  ASSERT(holds(out));
+  ASSERT(!holds(in));
+  Lease from;
+  RETURN_IF_ERROR(fallback_->fetch({&in, 1}, {&from, 1}));
+  const Place to = place(out);
+  const LayerLayout& layer = layout_.layer(in.layer);
+  const auto bytes = own_buffer(to).write<std::byte>(to.offset, layer.blob_bytes());
+  for (size_t i = 0; i < layer.parts.size(); i++) {
+    const int part = static_cast<int>(i);
+    std::memcpy(bytes.span().data() + layer.part_offset(part), from.part(part), layer.parts[i].bytes);
+  }
+  places_[index(out)] = {};
+  RETURN_IF_ERROR(fallback_->health());
+  places_[index(in)] = to;
+  stats_.add(Counter::kResidentReplaced);
+  return {};
+}
+
+device::HostBuffer& ResidentSource::own_buffer(const Place& place) const {
+  const auto own =
+      std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& b) { return b.get() == place.buffer; });
+  ASSERT(own != buffers_.end());
+  return **own;
 }
 
 ExpertKey ResidentSource::end_exchange(ExpertKey out) {

@@ -43,6 +43,10 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   void begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) override;
   void cancel_exchange(ExpertKey out) override;
   void commit_exchange(ExpertKey out) override;
+  // `in`, of the same layer and not in the copy, takes the place of `out`, which is: read from the fallback, which has
+  // every expert. Between steps, while no lease of `out` is held and no copy out of it is queued. On failure `in` is
+  // not in the copy, and `out` is unless the fallback's health is what failed.
+  Status replace(ExpertKey in, ExpertKey out);
   // Whether the expert lies in page-locked memory of the copy.
   bool pinned(ExpertKey key) const;
   int64_t n_pinned() const;  // experts
@@ -68,6 +72,8 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   Lease lease(ExpertKey key, const Place& place);
   size_t index(ExpertKey key) const;
   const Place& place(ExpertKey key) const { return places_[index(key)]; }
+  // The bytes of an expert's place in the copy.
+  device::HostBuffer& own_buffer(const Place& place) const;
   // Ends the exchange that `out` is part of; the expert that is to make place for it.
   ExpertKey end_exchange(ExpertKey out);
   void release(uint32_t) override {}
@@ -76,8 +82,8 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   const ExpertLayout& layout_;
   Stats& stats_;
   std::unique_ptr<ExpertSource> fallback_;
-  std::vector<size_t> first_;  // [layers] experts of the layers before
-  std::vector<Place> places_;  // [all experts]
+  std::vector<size_t> first_;        // [layers] experts of the layers before
+  std::vector<Place> places_;        // [all experts]
   std::vector<Exchange> exchanges_;  // under way
   std::vector<std::unique_ptr<device::HostBuffer>> buffers_;
   bool pinning_ = true;  // false once one was refused, or there is no more room for it
