@@ -1,0 +1,51 @@
+// How fast a placement decodes, from the rates at which the machine moves bytes. Pure.
+#pragma once
+
+#include <vector>
+
+#include "experts/placement.h"
+
+namespace strata::experts {
+
+// Bytes a second.
+struct MachineRates {
+  double ram = 0;               // all computing threads read
+  double drive = 0;             // of the model's files
+  std::vector<double> devices;  // [parts] a device reads its own memory; of the host's parts it is not looked at
+};
+
+// What products with weights reach on the CPU of the rate at which its threads can read memory: measured on mid-4g (the
+// table of docs/PERFORMANCE.md).
+inline constexpr double kProductShare = 0.6;
+
+// What a token computed alone reads.
+struct TokenNeeds {
+  std::vector<uint64_t> dense_bytes;  // [parts] all but experts
+  int64_t n_used = 0;                 // experts of a layer
+  // [layers][experts] of a layer's choices, the share that falls on each; empty: all alike.
+  std::vector<std::vector<double>> shares;
+};
+
+// What a step waits for longest.
+enum class Bound { kRam, kDevice, kDrive };
+const char* bound_name(Bound bound);
+
+struct DecodePrediction {
+  double tokens_per_s = 0;
+  Bound bound = Bound::kRam;
+  // Of a token, in the mean.
+  double device_bytes = 0;
+  double ram_bytes = 0;   // read by the CPU, those included that came from files
+  double file_bytes = 0;  // read from the drive
+  double ram_s = 0;       // of the computing, while no device works longer
+  double device_s = 0;    // of the computing, while the CPU does not work longer
+  double drive_s = 0;     // beside the computing
+};
+
+// Parts compute one after the other; a device computes its cached experts while the CPU computes the others, and the
+// drive reads beside both. Of mapped files as much as RAM has room for beside everything else is taken to be there
+// already. Rates that are used are positive.
+DecodePrediction predict_decode(const PlacementInput& input, const PlacementPlan& plan, const TokenNeeds& needs,
+                                const MachineRates& rates);
+
+}  // namespace strata::experts
