@@ -127,7 +127,7 @@ Status Engine::choose_slots(uint64_t ram) {
     return Error{ErrorCode::kNoMemory, format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk",
                                               model_.path(), parts_of_bytes(), format_bytes(budget), device_->name())};
   }
-  if (wanted == 0) return {};
+  if (wanted == 0) return choose_ring(ranking);
   const experts::CacheBytes overhead = experts::ExpertCache::overhead(layout_);
   const uint64_t others = bytes_.device() + overhead.device + (on_host() ? overhead.host : 0);
   ASSIGN_OR_RETURN(slots_,

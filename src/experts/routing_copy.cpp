@@ -36,9 +36,7 @@ void RoutingCopy::copy_out(device::Stream& stream, int32_t layer, const device::
 }
 
 std::vector<device::Range> RoutingCopy::ranges() const {
-  const auto whole = [](const device::HostBuffer& b) {
-    return device::Range{&b, 0, b.bytes(), 1, b.bytes(), false};
-  };
+  const auto whole = [](const device::HostBuffer& b) { return device::Range{&b, 0, b.bytes(), 1, b.bytes(), false}; };
   return {whole(*live_), whole(*ids_), whole(*slot_of_)};
 }
 

@@ -36,8 +36,7 @@ Result<std::unique_ptr<StreamedDispatch>> StreamedDispatch::create(const Dispatc
 DispatchBytes StreamedDispatch::bytes_needed(const DispatchLimits& limits, const RingPlan& ring) {
   if (ring.empty()) return {};
   const size_t tables = tables_bytes(limits, ring);
-  return {.device = tables + offsets_bytes(ring),
-          .host = tables + device::Uploader::bytes_needed(piece_bytes(ring))};
+  return {.device = tables + offsets_bytes(ring), .host = tables + device::Uploader::bytes_needed(piece_bytes(ring))};
 }
 
 StreamedDispatch::~StreamedDispatch() {

@@ -5,9 +5,9 @@
 //   copy stream: wait `free` of the bank -> blobs, table of the bank -> record `full`
 //   main stream: experts in slots -> for each bank: wait `full` -> experts of the bank -> record `free` -> combine
 //
-// Nothing on the copy stream depends on the routing, so the ring runs on from layer to layer: the first banks of a layer
-// are on their way while the one before computes. A bank's table says which experts lie in it; a pair is computed from
-// the slot or the bank that has its expert, into its own row, so its bits don't depend on where that was.
+// Nothing on the copy stream depends on the routing, so the ring runs on from layer to layer: the first banks of a
+// layer are on their way while the one before computes. A bank's table says which experts lie in it; a pair is computed
+// from the slot or the bank that has its expert, into its own row, so its bits don't depend on where that was.
 #pragma once
 
 #include "device/uploader.h"

@@ -29,8 +29,8 @@ struct RingPlan {
 };
 
 // From how many rows on a step streams the experts that the cache lacks when nothing else is said: from where an even
-// routing gives every expert four rows, ceil(4 n_experts / n_used). Nearly all experts (e^-4 of them are not) are wanted
-// then, and each is computed often enough that the way over the link can pay.
+// routing gives every expert four rows, ceil(4 n_experts / n_used). Nearly all experts (e^-4 of them are not) are
+// wanted then, and each is computed often enough that the way over the link can pay.
 int64_t auto_stream_rows(int64_t n_experts, int64_t n_used);
 
 }  // namespace strata::experts

@@ -71,8 +71,8 @@ Status Part::build() {
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
   if (!spec_.device.host_accessible() && spec_.last == hp.n_layers) {
-    ASSIGN_OR_RETURN(host_logits_, spec_.device.allocate_host(logits_bytes(hp, options_), device::MemoryKind::kPinned,
-                                                              "logits"));
+    ASSIGN_OR_RETURN(host_logits_,
+                     spec_.device.allocate_host(logits_bytes(hp, options_), device::MemoryKind::kPinned, "logits"));
   }
   RETURN_IF_ERROR(build_experts());
   RETURN_IF_ERROR(loader_.finish());
@@ -82,13 +82,13 @@ Status Part::build() {
 
 Status Part::build_experts() {
   if (options_.cached) {
-    const experts::CacheSpec spec{.device = spec_.device,
-                                  .stream = *stream_,
-                                  .source = spec_.source,
-                                  .layout = spec_.layout,
-                                  .stats = spec_.stats,
-                                  .min_slots = experts::slots_kept(spec_.slots.n_slots(),
-                                                                   {.min_slots = options_.cache_min_slots})};
+    const experts::CacheSpec spec{
+        .device = spec_.device,
+        .stream = *stream_,
+        .source = spec_.source,
+        .layout = spec_.layout,
+        .stats = spec_.stats,
+        .min_slots = experts::slots_kept(spec_.slots.n_slots(), {.min_slots = options_.cache_min_slots})};
     ASSIGN_OR_RETURN(cache_, experts::ExpertCache::create(spec, spec_.slots));
     RETURN_IF_ERROR(cache_->fill());
   }

@@ -243,14 +243,14 @@ engine::EngineConfig test_config() {
 }
 
 double worst_difference(const GoldenModel& golden, const engine::EngineConfig& config, Cut cut,
-                        std::vector<float>* bits) {
-  Stats stats;
+                        std::vector<float>* bits, Stats* stats) {
+  Stats own;
   auto model = gguf::Model::open(golden.path, real_file_system());
   if (!model.ok()) {
     ADD_FAILURE() << model.error().message;
     return -1;
   }
-  auto engine = engine::Engine::open(**model, config, stats);
+  auto engine = engine::Engine::open(**model, config, stats != nullptr ? *stats : own);
   if (!engine.ok()) {
     ADD_FAILURE() << engine.error().message;
     return -1;

@@ -42,9 +42,10 @@ enum class Cut {
 const char* cut_name(Cut cut);
 
 // Largest absolute difference over the rows that count; a negative value after failing the running test when the engine
-// reports an error. `bits`, if given, receives all log-probabilities that were compared, in order.
+// reports an error. `bits`, if given, receives all log-probabilities that were compared, in order; `stats` receives the
+// counts of the run, with those of opening the model.
 double worst_difference(const GoldenModel& golden, const engine::EngineConfig& config, Cut cut,
-                        std::vector<float>* bits = nullptr);
+                        std::vector<float>* bits = nullptr, Stats* stats = nullptr);
 
 // A float-path configuration for tests: f32 KV, two threads.
 engine::EngineConfig test_config();

@@ -1,13 +1,13 @@
-// Models on a simulated device, with none, a quarter and all of their experts in its cache: the bits of cpu, however
-// the prompt is cut and batched, with and without graphs.
+// Models on a simulated device, with none, a quarter and all of their experts in its cache, the others on the CPU or
+// streamed: the bits of cpu, however the prompt is cut and batched, with and without graphs.
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/format.h"
-#include "engine/golden_check.h"
+#include "engine/sim_support.h"
 
 namespace strata::test {
 namespace {
@@ -16,56 +16,72 @@ using engine::Engine;
 using engine::EngineConfig;
 using testing::HasSubstr;
 
-const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+class SimGolden : public testing::TestWithParam<const char*> {
+ protected:
+  // The log-probabilities of a way of running the model, which have to be those of the reference.
+  void run(const GoldenModel& golden, const EngineConfig& config, Cut cut, std::vector<float>& bits) {
+    const double worst = worst_difference(golden, config, cut, &bits, &stats_);
+    ASSERT_GE(worst, 0);
+    EXPECT_LE(worst, golden.limit);
+  }
+  int64_t counted(Counter counter) const { return stats_.get(counter); }
+  Stats stats_;
+};
 
-EngineConfig sim_config(int64_t slots, int seed) {
-  EngineConfig config = test_config();
-  config.device = format("sim:256MiB/seed={}", seed);
-  config.expert_cache = slots;
-  config.cache_min_slots = 1;
-  return config;
-}
+struct Way {
+  Cut cut;
+  int64_t quarters;  // of the experts are cached
+  bool graphs = true;
+  bool borrows = true;
+  int64_t stream_rows = 1000;  // with 5, all chunks of 7 but a last one stream, and nearly all batches of three
+};
+constexpr Way kWays[] = {
+    {Cut::kWhole, 4, false},
+    {Cut::kChunksOf7, 0},
+    {Cut::kChunksOf7, 1},
+    {Cut::kBatchOfThree, 1, false},
+    {Cut::kBatchOfThree, 4},
+    {.cut = Cut::kWhole, .quarters = 1, .stream_rows = 16},
+    {.cut = Cut::kWhole, .quarters = 0, .graphs = false, .stream_rows = 16},
+    {.cut = Cut::kChunksOf7, .quarters = 0, .stream_rows = 5},
+    {.cut = Cut::kChunksOf7, .quarters = 1, .graphs = false, .stream_rows = 5},
+    {.cut = Cut::kChunksOf7, .quarters = 1, .borrows = false, .stream_rows = 7},
+    {.cut = Cut::kBatchOfThree, .quarters = 1, .stream_rows = 5},
+    {.cut = Cut::kBatchOfThree, .quarters = 0, .graphs = false, .stream_rows = 5},
+    {.cut = Cut::kBatchOfThree, .quarters = 4, .graphs = false, .stream_rows = 5},
+};
+// Recurrent state is copied to a checkpoint and back.
+constexpr Way kRecurrentWays[] = {{Cut::kCheckpoint, 1}, {.cut = Cut::kCheckpoint, .quarters = 1, .stream_rows = 13}};
 
-std::unique_ptr<gguf::Model> open_golden(const GoldenModel& golden) {
-  return gguf::Model::open(golden.path, real_file_system()).value();
-}
-
-int64_t n_experts(const GoldenModel& golden) {
-  const auto model = open_golden(golden);
-  const model::ArchInfo* info = model::find_architecture(*model).value();
-  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
-  return int64_t{hp.n_layers} * hp.route.n_experts;
-}
-
-class SimGolden : public testing::TestWithParam<const char*> {};
-
-TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCached) {
+TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCachedAndStreamed) {
   const GoldenModel golden = load_arch_golden(GetParam());
   const int64_t all = n_experts(golden);
-  struct Way {
-    Cut cut;
-    int64_t slots;
-    bool graphs;
-  };
-  std::vector<Way> ways = {{Cut::kWhole, all, false},
-                           {Cut::kChunksOf7, 0, true},
-                           {Cut::kChunksOf7, all / 4, true},
-                           {Cut::kBatchOfThree, all / 4, false},
-                           {Cut::kBatchOfThree, all, true}};
-  // Recurrent state is copied to a checkpoint and back.
-  if (GetParam() == std::string("qwen3next")) ways.push_back({Cut::kCheckpoint, all / 4, true});
+  std::vector<Way> ways(std::begin(kWays), std::end(kWays));
+  if (GetParam() == std::string("qwen3next")) {
+    ways.insert(ways.end(), std::begin(kRecurrentWays), std::end(kRecurrentWays));
+  }
+  std::map<Cut, std::vector<float>> expected;
   int seed = 1;
   for (const Way& way : ways) {
-    std::vector<float> expected, found;
-    ASSERT_GE(worst_difference(golden, test_config(), way.cut, &expected), 0);
-    EngineConfig config = sim_config(way.slots, seed++);
+    EngineConfig config = sim_config(all * way.quarters / 4, seed++);
     config.use_graphs = way.graphs;
-    const double worst = worst_difference(golden, config, way.cut, &found);
-    ASSERT_GE(worst, 0) << config.device;
-    EXPECT_LE(worst, golden.limit);
-    ASSERT_EQ(found.size(), expected.size());
-    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0)
-        << cut_name(way.cut) << ", " << way.slots << " slots, " << config.device;
+    config.stream_rows = way.stream_rows;
+    config.prefill_borrow = way.borrows;
+    SCOPED_TRACE(format("{}, {} slots, {}", cut_name(way.cut), *config.expert_cache, config.device));
+    std::vector<float>& right = expected[way.cut];
+    if (right.empty()) run(golden, test_config(), way.cut, right);
+    std::vector<float> found;
+    stats_.reset();
+    run(golden, config, way.cut, found);
+    ASSERT_EQ(found.size(), right.size());
+    EXPECT_EQ(std::memcmp(found.data(), right.data(), found.size() * sizeof(float)), 0);
+
+    const bool streams = way.stream_rows < 1000 && way.quarters < 4;
+    EXPECT_EQ(counted(Counter::kCacheMisses) > 0, way.quarters < 4);
+    EXPECT_EQ(counted(Counter::kStreamedExperts) > 0, streams);
+    EXPECT_EQ(counted(Counter::kStreamedRows) > 0, streams);
+    EXPECT_EQ(counted(Counter::kCacheLoans) > 0, streams && way.borrows && way.quarters > 0);
+    EXPECT_EQ(counted(Counter::kCacheHits) > 0, way.quarters > 0);
   }
 }
 
@@ -94,7 +110,7 @@ TEST(CachedFastPath, ACacheOnCpuGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SimGolden, testing::ValuesIn(kArchs), [](const auto& row) {
+INSTANTIATE_TEST_SUITE_P(All, SimGolden, testing::ValuesIn(kSimArchs), [](const auto& row) {
   std::string name = row.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -127,19 +143,24 @@ class SimEngine : public testing::Test {
 };
 
 TEST_F(SimEngine, CountersSayWhereExpertsWereComputed) {
-  run(sim_config(experts_ / 4, 1));
+  EngineConfig config = sim_config(experts_ / 4, 1);
+  config.stream_rows = 1000;
+  run(config);
   EXPECT_EQ(uploads_, experts_ / 4);
   EXPECT_GT(counted(Counter::kCacheHits), 0);
   EXPECT_GT(counted(Counter::kCacheMisses), 0);
   EXPECT_EQ(counted(Counter::kCacheHits) + counted(Counter::kCacheMisses), pairs_);
   EXPECT_EQ(counted(Counter::kExpertRows), counted(Counter::kCacheMisses));
+  EXPECT_EQ(counted(Counter::kCacheLoans), 0);
   EXPECT_THAT(described_, HasSubstr(format("{} of them cached", experts_ / 4)));
 
-  run(sim_config(experts_, 1));
+  config.expert_cache = experts_;
+  run(config);
   EXPECT_EQ(counted(Counter::kCacheHits), pairs_);
   EXPECT_EQ(counted(Counter::kExpertRows), 0);
 
-  run(sim_config(0, 1));
+  config.expert_cache = 0;
+  run(config);
   EXPECT_EQ(uploads_, 0);
   EXPECT_EQ(counted(Counter::kCacheHits), 0);
   EXPECT_EQ(counted(Counter::kExpertRows), pairs_);
@@ -151,11 +172,9 @@ TEST_F(SimEngine, AutoFillsWhatTheDeviceHasLeft) {
   run(config);
   EXPECT_EQ(uploads_, experts_);
 
+  config = small_sim_config(0, 96, 16);
+  config.expert_cache.reset();
   config.device = "sim:5MiB";
-  config.context = 96;
-  config.chunk = 16;
-  config.max_sequences = 1;
-  config.max_checkpoints = 0;
   run(config);
   EXPECT_GT(counted(Counter::kCacheHits) + counted(Counter::kCacheMisses), 0);
 }
@@ -169,11 +188,8 @@ TEST_F(SimEngine, WhatDoesNotFitIsSaidBeforeAnythingIsLoaded) {
   EngineConfig config = sim_config(0, 1);
   config.device = "sim:64KiB";
   EXPECT_THAT(refusal(config), testing::AllOf(HasSubstr("64 KiB of sim:0"), HasSubstr("--ctx")));
+  config = small_sim_config(0, 96, 16);
   config.device = "sim:5MiB";
-  config.context = 96;
-  config.chunk = 16;
-  config.max_sequences = 1;
-  config.max_checkpoints = 0;
   config.experts = engine::ExpertPlace::kMapped;
   config.ram_bytes = 64 * kKiB;
   EXPECT_THAT(refusal(config), HasSubstr("of RAM that may be used"));
@@ -187,11 +203,7 @@ TEST_F(SimEngine, WhatDoesNotFitIsSaidBeforeAnythingIsLoaded) {
 
 // What is planned is what is allocated: at the smallest budget that is not refused, the model loads and runs.
 TEST_F(SimEngine, TheSmallestDeviceThatIsNotRefusedServes) {
-  EngineConfig config = sim_config(experts_, 1);
-  config.context = 96;
-  config.chunk = 16;
-  config.max_sequences = 1;
-  config.max_checkpoints = 0;
+  EngineConfig config = small_sim_config(experts_, 96, 16);
   int too_small = 64, enough = 64 * 1024;  // KiB
   std::string refusal;
   while (enough - too_small > 1) {
@@ -206,58 +218,6 @@ TEST_F(SimEngine, TheSmallestDeviceThatIsNotRefusedServes) {
   config.device = format("sim:{}KiB", enough);
   run(config);
   EXPECT_EQ(counted(Counter::kCacheHits), pairs_);
-}
-
-// What a request gives: the logits of its last row, or an error.
-Result<std::vector<float>> request(Engine& engine, std::span<const int32_t> ids) {
-  ASSIGN_OR_RETURN(auto sequence, engine.make_sequence());
-  RETURN_IF_ERROR(engine.prefill(sequence, ids, {}));
-  std::vector<float> last;
-  const auto row = static_cast<int32_t>((ids.size() - 1) % static_cast<size_t>(engine.max_rows()));
-  RETURN_IF_ERROR(engine.logits(std::span(&row, 1), [&](int64_t, std::span<const float> logits) -> Status {
-    last.assign(logits.begin(), logits.end());
-    return {};
-  }));
-  return last;
-}
-
-// The n-th thing that can fail does, for every n until nothing is left to fail: opening ends with an error, or one
-// request does; the next one gives the right bits, and afterwards all sequences and all of the context can be had.
-TEST_F(SimEngine, WhateverFailsEndsOneRequest) {
-  EngineConfig config = sim_config(experts_ / 4, 1);
-  config.context = 16;
-  config.chunk = 8;
-  config.max_sequences = 1;
-  config.max_checkpoints = 0;
-  const std::vector<int32_t> ids(golden_.sequences[1].ids.begin(), golden_.sequences[1].ids.begin() + 11);
-  const std::vector<float> expected = request(*Engine::open(*model_, config, stats_).value(), ids).value();
-  const std::string device = config.device;
-  int opens = 0, requests = 0;
-  for (int n = 1;; n++) {
-    SCOPED_TRACE(n);
-    ASSERT_LT(n, 5000);
-    config.device = format("{}/fail={}", device, n);
-    auto opened = Engine::open(*model_, config, stats_);
-    if (!opened.ok()) {
-      EXPECT_FALSE(opened.error().message.empty());
-      opens++;
-      continue;
-    }
-    Engine& engine = **opened;
-    const auto first = request(engine, ids);
-    if (!first.ok()) {
-      EXPECT_FALSE(first.error().message.empty());
-      requests++;
-    }
-    const auto next = request(engine, ids);
-    if (first.ok() && !next.ok()) break;  // past everything that the first request can meet
-    ASSERT_TRUE(next.ok()) << next.error().message;
-    EXPECT_EQ(next.value(), expected);
-    if (first.ok()) break;
-    EXPECT_TRUE(request(engine, std::vector<int32_t>(16, ids[0])).ok());
-  }
-  EXPECT_GT(opens, 10);
-  EXPECT_GT(requests, 50);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ CachedRig::CachedRig(const ExpertModel& model, const CachedOptions& options, exp
       source_(source),
       stream_(devices_.device().make_stream("compute")) {
   if (source_ == nullptr) {
-    arena_ = make_arena_source(*model.model, model.layout, devices_.host(), devices_.host().compute().pool(), stats)
-                 .value();
+    arena_ =
+        make_arena_source(*model.model, model.layout, devices_.host(), devices_.host().compute().pool(), stats).value();
     source_ = arena_.get();
   }
   device::Device& device = devices_.device();
@@ -42,8 +42,7 @@ CachedRig::CachedRig(const ExpertModel& model, const CachedOptions& options, exp
   add_bucket(options.max_rows);
   if (experts::StreamedDispatch* streamed = dispatch_->streamed()) {
     streamed->set_capturing(true);
-    static_cast<void>(
-        device.capture([&](device::Stream& s) { enqueue(*streamed, s, options_.max_rows); }).value());
+    static_cast<void>(device.capture([&](device::Stream& s) { enqueue(*streamed, s, options_.max_rows); }).value());
     streamed->set_capturing(false);
   }
   stats.reset();
@@ -138,8 +137,7 @@ std::vector<float> CachedRig::run(const Routing& routing, const std::vector<floa
   return result(routing.rows);
 }
 
-std::vector<float> CachedRig::stream(const Routing& routing, const std::vector<float>& x,
-                                     const std::vector<float>& y) {
+std::vector<float> CachedRig::stream(const Routing& routing, const std::vector<float>& x, const std::vector<float>& y) {
   const Status status = try_stream(routing, x, y);
   EXPECT_TRUE(status.ok()) << status.error().message;
   return result(routing.rows);

@@ -67,11 +67,16 @@ TEST_P(StreamedDispatch, PlainExperts) {
 }
 
 TEST_P(StreamedDispatch, BiasesScalesAndForms) {
-  expect_bits_of_the_host({.form = Form::kFused, .n_layers = 2, .dim = 36, .ffn = 70, .n_experts = 8, .biases = true,
-                           .scales = true},
-                          {.formula = kClamped}, {8, 1});
-  expect_bits_of_the_host({.form = Form::kSeparate, .n_layers = 2, .dim = 64, .ffn = 96, .n_experts = 8,
-                           .gate_up_type = quant::Type::MXFP4, .down_type = quant::Type::F16},
+  expect_bits_of_the_host(
+      {.form = Form::kFused, .n_layers = 2, .dim = 36, .ffn = 70, .n_experts = 8, .biases = true, .scales = true},
+      {.formula = kClamped}, {8, 1});
+  expect_bits_of_the_host({.form = Form::kSeparate,
+                           .n_layers = 2,
+                           .dim = 64,
+                           .ffn = 96,
+                           .n_experts = 8,
+                           .gate_up_type = quant::Type::MXFP4,
+                           .down_type = quant::Type::F16},
                           {}, {5});
 }
 
@@ -122,7 +127,8 @@ TEST_P(StreamedDispatch, AFailedFetchFailsTheStepAndTheNextOneWorks) {
 class PinnedSource final : public experts::ExpertSource {
  public:
   PinnedSource(device::Device& device, const experts::ExpertLayout& layout, experts::ExpertSource& inner)
-      : layout_(layout), bytes_(device.allocate_host(layout.total_bytes(), device::MemoryKind::kPinned, "pinned").value()) {
+      : layout_(layout),
+        bytes_(device.allocate_host(layout.total_bytes(), device::MemoryKind::kPinned, "pinned").value()) {
     const auto guard = bytes_->write<std::byte>(0, bytes_->bytes());
     for (int32_t l = 0; l < static_cast<int32_t>(layout.layers().size()); l++) {
       const experts::LayerLayout& layer = layout.layer(l);
@@ -256,7 +262,10 @@ TEST(StreamedDispatchOnSim, TheLinkAndTheDeviceWorkAtOnce) {
   const ExpertModel model(spec, random_parts(spec, 5));
   const CachedInputs in(spec, 32, 4, 3);
   const auto duration = [&](const std::string& rates) {
-    CachedRig rig(model, {.where = Where::kSim, .max_rows = 32, .k = 4, .ring_places = 16,
+    CachedRig rig(model, {.where = Where::kSim,
+                          .max_rows = 32,
+                          .k = 4,
+                          .ring_places = 16,
                           .sim_spec = "sim:64MiB/seed=5/mem=1024GiBps/host=1024GiBps" + rates});
     rig.set_inputs(in.routing, in.x, in.y);
     const int64_t start = rig.machine().now_ns();

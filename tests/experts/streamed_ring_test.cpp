@@ -1,4 +1,5 @@
-// The ring that experts stream through: as large as is useful, never larger than allowed, and none rather than one bank.
+// The ring that experts stream through: as large as is useful, never larger than allowed, and none rather than one
+// bank.
 #include "experts/streamed_ring.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ TEST(StreamedRing, BanksOfLargeExpertsAreBoundedInBytes) {
 }
 
 TEST(StreamedRing, PlacesTakeTheLargestBlobAndLieSideBySide) {
-  const MixedModel model({{.dim = 32, .ffn = 32, .n_experts = 3}, kDenseLayer,
+  const MixedModel model({{.dim = 32, .ffn = 32, .n_experts = 3},
+                          kDenseLayer,
                           {.dim = 32, .ffn = 32, .n_experts = 3, .gate_up_type = quant::Type::Q8_0, .biases = true}},
                          numbered_parts());
   const RingPlan ring = RingPlan::make(model.layout, UINT64_MAX);

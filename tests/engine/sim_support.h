@@ -1,0 +1,45 @@
+// What the tests of engines on simulated devices share.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/format.h"
+#include "engine/golden_check.h"
+
+namespace strata::test {
+
+inline constexpr const char* kSimArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+
+// One device with `slots` cached experts, all but one of which may be lent.
+inline engine::EngineConfig sim_config(int64_t slots, int seed) {
+  engine::EngineConfig config = test_config();
+  config.device = format("sim:256MiB/seed={}", seed);
+  config.expert_cache = slots;
+  config.cache_min_slots = 1;
+  return config;
+}
+
+// One sequence of at most `context` tokens, `chunk` of them at once.
+inline engine::EngineConfig small_sim_config(int64_t slots, int64_t context, int chunk) {
+  engine::EngineConfig config = sim_config(slots, 1);
+  config.context = context;
+  config.chunk = chunk;
+  config.max_sequences = 1;
+  config.max_checkpoints = 0;
+  return config;
+}
+
+inline std::unique_ptr<gguf::Model> open_golden(const GoldenModel& golden) {
+  return gguf::Model::open(golden.path, real_file_system()).value();
+}
+
+// Of all layers.
+inline int64_t n_experts(const GoldenModel& golden) {
+  const auto model = open_golden(golden);
+  const model::ArchInfo* info = model::find_architecture(*model).value();
+  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
+  return int64_t{hp.n_layers} * hp.route.n_experts;
+}
+
+}  // namespace strata::test
