@@ -15,7 +15,8 @@
 
 namespace strata::kernels {
 
-// kAvx512Vnni adds integer dot products (Ice Lake, Zen 4), kAmx the matrix unit of Sapphire Rapids.
+// kAvx512Vnni adds integer dot products, byte permutations and bit matrices (VNNI, VBMI, GFNI: Ice Lake, Zen 4), kAmx
+// the matrix unit of Sapphire Rapids.
 enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAmx };
 const char* isa_name(Isa isa);
 

@@ -70,8 +70,8 @@ bool cpuid7(uint32_t ecx_bits, uint32_t edx_bits) {
 }
 
 bool has_avx512vnni() {
-  constexpr uint32_t kVnni = 1u << 11;
-  return has_avx512() && cpuid7(kVnni, 0);
+  constexpr uint32_t kVbmi = 1u << 1, kGfni = 1u << 8, kVnni = 1u << 11;
+  return has_avx512() && cpuid7(kVbmi | kGfni | kVnni, 0);
 }
 
 // The matrix unit's registers are large, so Linux saves them only for processes that have asked.

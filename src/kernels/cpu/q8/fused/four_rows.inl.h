@@ -19,9 +19,10 @@ struct FourRows {
 
 // An activation row from some column on, prepared for a type; zeros behind its last column.
 struct FusedAct {
-  const int8_t* codes;  // in the type's order
-  const uint8_t* sums;  // as the type's kSums says, kSumBytes for each 256 columns
-  const float* d;       // one per 256 or 32 columns
+  const int8_t* codes;   // in the type's order
+  const uint8_t* sums;   // as the type's kSums says, kSumBytes for each 256 columns
+  const float* d;        // one per 256 or 32 columns
+  const void* codebook;  // the type's own, or null
 };
 
 // What a type's products need of the sums of activations.
@@ -32,18 +33,23 @@ enum class FusedSums : uint8_t {
   kOffset,     // int32: of all 256, times -offset of the codes
   kNegated16,  // int16 [16], times -1
   kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
+  kRuns,       // int16 [32], of 8 columns: lane 4 * l + k has those of 16 columns 4 * k + l
   kFloats32    // float [8], of groups of 32
 };
 
-// An order of the sixteen runs of 16 columns of 256.
+// An order of 256 columns: of sixteen pieces of 16, or with a stride n column 0 of each n, then column 1 of each.
 struct ActOrder {
-  uint8_t run[16];
+  uint8_t piece[16];
+  int stride = 1;
 };
 constexpr ActOrder kPlainOrder = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
 // Nibbles of 32 bytes: 0-31 and 64-95, then 32-63 and 96-127.
 constexpr ActOrder kNibbles32Order = {{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}};
 // Nibbles of 16 bytes: the lower halves of four groups of 32, then the upper ones.
 constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}};
+
+constexpr ActOrder kRunsOrder = {{}, 8};
+constexpr ActOrder kQuadsOrder = {{}, 4};
 
 inline uint64_t u64_at(const uint8_t* p) {
   uint64_t x;

@@ -9,6 +9,9 @@
 #pragma once
 
 #include "kernels/cpu/q8/fused/blocks.inl.h"
+#include "kernels/cpu/q8/fused/iq1.inl.h"
+#include "kernels/cpu/q8/fused/iq2.inl.h"
+#include "kernels/cpu/q8/fused/iq3.inl.h"
 #include "kernels/cpu/q8/fused/iq4.inl.h"
 #include "kernels/cpu/q8/fused/k.inl.h"
 #include "kernels/cpu/q8/fused/planes.inl.h"
@@ -17,8 +20,9 @@
 
 namespace strata::kernels::STRATA_ISA_NS {
 
-// Bytes that prepared sums take for each 256 columns, at most.
-constexpr size_t kFusedSumBytes = 32;
+// Bytes that prepared sums take for each 256 columns.
+constexpr size_t sum_bytes(FusedSums kind) { return kind == FusedSums::kRuns ? 64 : 32; }
+constexpr size_t kSumBytesMax = 64;
 
 // The parts of a prepared activation row, each a multiple of 64 bytes.
 struct FusedLayout {
@@ -27,15 +31,39 @@ struct FusedLayout {
     const size_t blocks = static_cast<size_t>((cols + kSuperCols - 1) / kSuperCols);
     codes = 0;
     sums = blocks * kSuperCols;
-    d = sums + (blocks * kFusedSumBytes + 63) / 64 * 64;
+    d = sums + blocks * kSumBytesMax;
     bytes = d + (blocks * 8 * sizeof(float) + 63) / 64 * 64;
   }
 };
 
+#if defined(__AVX512VBMI__)
+// Of 256 codes, column 0 of each kStride, then column 1 of each, and so on.
+template <int kStride>
+static void transpose_codes(const int8_t* codes, uint8_t* to) {
+  constexpr int kRuns = 64 / kStride;  // of a vector
+  alignas(64) uint8_t index[64];
+  for (int i = 0; i < 64; i++) index[i] = static_cast<uint8_t>(kStride * (i % kRuns) + i / kRuns);
+  for (int part = 0; part < kSuperCols / 64; part++) {
+    alignas(64) uint8_t columns[64];
+    _mm512_store_si512(columns, _mm512_permutexvar_epi8(load512(index), load512(codes + 64 * part)));
+    for (int c = 0; c < kStride; c++) std::memcpy(to + (4 * c + part) * kRuns, columns + c * kRuns, kRuns);
+  }
+}
+#endif
+
+// 256 codes in the type's order.
+static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* to) {
+#if defined(__AVX512VBMI__)
+  if (order.stride == 8) return transpose_codes<8>(codes, to);
+  if (order.stride == 4) return transpose_codes<4>(codes, to);
+#endif
+  for (int i = 0; i < 16; i++) std::memcpy(to + 16 * i, codes + 16 * order.piece[i], 16);
+}
+
 // Prepared sums of 256 columns from the sums of each 16.
-static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint8_t* to) {
+static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const int16_t* sums16, uint8_t* to) {
   const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
-  int16_t words[16] = {};
+  int16_t words[32] = {};
   int32_t offsets[8] = {};
   float floats[8] = {};
   switch (kind) {
@@ -43,10 +71,10 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint
       return;
     case FusedSums::kMins32:
       for (int g = 0; g < 8; g++) words[8 * (g / 4) + 4 + g % 4] = static_cast<int16_t>(sum32(g));
-      std::memcpy(to, words, sizeof words);
+      std::memcpy(to, words, 32);
       return;
     case FusedSums::kPlain16:
-      std::memcpy(to, sums16, sizeof words);
+      std::memcpy(to, sums16, 32);
       return;
     case FusedSums::kOffset:
       for (int g = 0; g < 8; g++) offsets[0] -= offset * sum32(g);
@@ -54,6 +82,13 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint
       return;
     case FusedSums::kNegated16:
       for (int g = 0; g < 16; g++) words[g] = static_cast<int16_t>(-sums16[g]);
+      std::memcpy(to, words, 32);
+      return;
+    case FusedSums::kRuns:
+      for (int i = 0; i < 32; i++) {
+        const int run = 2 * (i / 2 % 4 * 4 + i / 8) + i % 2;
+        for (int j = 0; j < 8; j++) words[i] = static_cast<int16_t>(words[i] + codes[8 * run + j]);
+      }
       std::memcpy(to, words, sizeof words);
       return;
     case FusedSums::kOffsets32:
@@ -78,19 +113,20 @@ static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& f
     int16_t sums[kSuperGroups] = {};
     std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
     std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
-    for (int run = 0; run < 16; run++) std::memcpy(to + at.codes + column + 16 * run, codes + 16 * order.run[run], 16);
-    prepare_sums(kind, offset, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * kFusedSumBytes);
+    prepare_codes(order, codes, to + at.codes + column);
+    prepare_sums(kind, offset, codes, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
   }
   std::memset(to + at.d, 0, at.bytes - at.d);
   std::memcpy(to + at.d, from.d, static_cast<size_t>(act_scales(format.kind, cols)) * sizeof(float));
-  return {reinterpret_cast<const int8_t*>(to + at.codes), to + at.sums, reinterpret_cast<const float*>(to + at.d)};
+  return {reinterpret_cast<const int8_t*>(to + at.codes), to + at.sums, reinterpret_cast<const float*>(to + at.d),
+          nullptr};
 }
 
 // The prepared row from `column` on, a multiple of the type's columns.
 template <class Type>
 inline FusedAct act_from(const FusedAct& a, int64_t column) {
-  return {a.codes + column, a.sums + static_cast<size_t>(column) * kFusedSumBytes / kSuperCols,
-          a.d + column / (Type::kCols == kSuperCols ? kSuperCols : 32)};
+  return {a.codes + column, a.sums + static_cast<size_t>(column) * sum_bytes(Type::kSums) / kSuperCols,
+          a.d + column / (Type::kCols == kSuperCols ? kSuperCols : 32), a.codebook};
 }
 
 // A last stretch of fewer blocks is taken from a copy with zeros behind, whose scales and activations are zero.
@@ -135,6 +171,7 @@ static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end
   for (int64_t t = 0; t < n_tokens; t++) {
     a[t] = prepare(Type::kOrder, Type::kSums, call.format, call.w.cols, call.act(t, 0),
                    scratch + static_cast<size_t>(t) * FusedLayout(call.w.cols).bytes);
+    if constexpr (requires { Type::make_codebook(); }) a[t].codebook = &Type::make_codebook();
   }
   const size_t row_bytes = static_cast<size_t>(call.packed(0, call.w.cols) - call.packed(0, 0));
   const int64_t quarter = (row_end - row_begin + kFusedRows - 1) / kFusedRows;
@@ -163,6 +200,15 @@ constexpr FusedFormat kFusedFormats[] = {
     {quant::Type::Q5_K, fused_product<FusedK4<true>>},
     {quant::Type::Q6_K, fused_product<FusedQ6K>},
     {quant::Type::IQ4_XS, fused_product<FusedIq4Xs>},
+#if defined(__AVX512VBMI__) && defined(__GFNI__)
+    {quant::Type::IQ1_S, fused_product<FusedIq1<Iq1S>>},
+    {quant::Type::IQ1_M, fused_product<FusedIq1<Iq1M>>},
+    {quant::Type::IQ2_XXS, fused_product<FusedIq2<Iq2Xxs>>},
+    {quant::Type::IQ2_XS, fused_product<FusedIq2<Iq2Xs>>},
+    {quant::Type::IQ2_S, fused_product<FusedIq2<Iq2S>>},
+    {quant::Type::IQ3_XXS, fused_product<FusedIq3<Iq3Xxs>>},
+    {quant::Type::IQ3_S, fused_product<FusedIq3<Iq3S>>},
+#endif
     {quant::Type::Q8_0, fused_product<FusedQ80>},
     {quant::Type::Q4_0, fused_product<FusedNibbles<Q40>>},
     {quant::Type::Q4_1, fused_product<FusedNibbles<Q41>>},

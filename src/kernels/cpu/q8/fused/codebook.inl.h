@@ -1,0 +1,138 @@
+// Codebooks in registers: entries that fit a byte are looked up 64 at a time. Used where VBMI and GFNI are granted.
+//
+// An entry has few values, so a byte has the codes of several positions of it: two bits each of four positions, or four
+// bits each of two. What comes out are vectors of one position of 64 entries, so activations are put in that order.
+#pragma once
+
+#include "kernels/cpu/q8/fused/four_rows.inl.h"
+
+#if defined(__AVX512VBMI__) && defined(__GFNI__)
+
+namespace strata::kernels::STRATA_ISA_NS {
+
+// A codebook's entries, packed in two tables: one of the first half of the positions, one of the second. And the bit of
+// a byte of signs that tells a position's.
+template <size_t kEntries>
+struct PackedCodebook {
+  alignas(64) uint8_t half[2][kEntries];
+  alignas(64) uint8_t sign[8][64];
+};
+
+// How the kBits of a position's code become its magnitude: kConstant, with kOfBit[i] exclusively or'ed for each bit i
+// that is set.
+struct Iq2Magnitudes {  // 8, 25, 43
+  static constexpr int kBits = 2;
+  static constexpr uint8_t kConstant = 8, kOfBit[kBits] = {8 ^ 25, 8 ^ 43};
+};
+struct Iq3XxsMagnitudes {  // 4 to 52 in steps of 8, 62
+  static constexpr int kBits = 4;
+  static constexpr uint8_t kConstant = 4, kOfBit[kBits] = {8, 16, 32, 2};
+};
+struct Iq3SMagnitudes {  // 1 to 15 in steps of 2
+  static constexpr int kBits = 4;
+  static constexpr uint8_t kConstant = 0, kOfBit[kBits] = {1, 2, 4, 8};
+};
+
+template <class Magnitudes>
+constexpr uint8_t magnitude_of(int code) {
+  uint8_t m = Magnitudes::kConstant;
+  for (int i = 0; i < Magnitudes::kBits; i++) m ^= (code >> i & 1) != 0 ? Magnitudes::kOfBit[i] : 0;
+  return m;
+}
+
+// Word: an entry's magnitudes, a byte each. Eight signs are a byte, so it serves one entry of eight or two of four.
+template <class Magnitudes, class Word, size_t kEntries>
+static PackedCodebook<kEntries> pack_codebook(const Word (&codebook)[kEntries]) {
+  constexpr int kCodes = 1 << Magnitudes::kBits, kPerHalf = static_cast<int>(sizeof(Word)) / 2;
+  static_assert(kPerHalf * Magnitudes::kBits == 8);
+  PackedCodebook<kEntries> packed{};
+  for (size_t entry = 0; entry < kEntries; entry++) {
+    for (int position = 0; position < 2 * kPerHalf; position++) {
+      const uint8_t magnitude = static_cast<uint8_t>(codebook[entry] >> (8 * position));
+      int code = 0;
+      while (code < kCodes && magnitude_of<Magnitudes>(code) != magnitude) code++;
+      ASSERT(code < kCodes);
+      uint8_t& byte = packed.half[position / kPerHalf][entry];
+      byte = static_cast<uint8_t>(byte | code << (Magnitudes::kBits * (position % kPerHalf)));
+    }
+  }
+  for (int position = 0; position < 2 * kPerHalf; position++) {
+    for (int i = 0; i < 64; i++) {
+      packed.sign[position][i] = static_cast<uint8_t>(1 << (i % (4 / kPerHalf) * 2 * kPerHalf + position));
+    }
+  }
+  return packed;
+}
+
+// Bytes of which bit i is the parity of those bits of a byte that row i of kRows chooses, exclusively or'ed with
+// kConstant.
+struct BitRows {
+  uint8_t row[8];
+};
+template <BitRows kRows, uint8_t kConstant = 0>
+inline __m512i map_bits(__m512i bytes) {
+  constexpr uint64_t kMatrix = [] {
+    uint64_t matrix = 0;
+    for (int i = 0; i < 8; i++) matrix |= uint64_t{kRows.row[i]} << (8 * (7 - i));
+    return matrix;
+  }();
+  return _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(static_cast<int64_t>(kMatrix)), kConstant);
+}
+
+// Magnitudes of a position of each byte of packed codes.
+template <class Magnitudes, int kPosition>
+inline __m512i magnitudes(__m512i codes) {
+  constexpr BitRows kRows = [] {
+    BitRows rows{};
+    for (int i = 0; i < 8; i++) {
+      for (int bit = 0; bit < Magnitudes::kBits; bit++) {
+        const int chosen = Magnitudes::kOfBit[bit] >> i & 1;
+        rows.row[i] = static_cast<uint8_t>(rows.row[i] | chosen << (Magnitudes::kBits * kPosition + bit));
+      }
+    }
+    return rows;
+  }();
+  return map_bits<kRows, Magnitudes::kConstant>(codes);
+}
+
+// Eight signs of the seven bits of each byte from kFirst on: the eighth is the parity of the others.
+template <int kFirst>
+inline __m512i signs_of_sevens(__m512i bytes) {
+  constexpr BitRows kRows = [] {
+    BitRows rows{};
+    for (int i = 0; i < 7; i++) rows.row[i] = static_cast<uint8_t>(1 << (kFirst + i));
+    rows.row[7] = 0x7F << kFirst & 0xFF;
+    return rows;
+  }();
+  return map_bits<kRows>(bytes);
+}
+
+// Indices of up to ten bits: the lower seven in bytes, the others in masks.
+struct Indices {
+  __m512i low;
+  __mmask64 upper[3];
+};
+
+template <int kEntries>
+inline __m512i look_up(const uint8_t* table, const Indices& index) {
+  if constexpr (kEntries == 128) {
+    return _mm512_permutex2var_epi8(load512(table), index.low, load512(table + 64));
+  } else {
+    constexpr int kHalf = kEntries / 2;
+    constexpr int kBit = kEntries == 256 ? 0 : kEntries == 512 ? 1 : 2;
+    return _mm512_mask_blend_epi8(index.upper[kBit], look_up<kHalf>(table, index),
+                                  look_up<kHalf>(table + kHalf, index));
+  }
+}
+
+// a, negative where the mask says.
+inline __m512i with_signs(__m512i a, __mmask64 negative) {
+  return _mm512_mask_sub_epi8(a, negative, _mm512_setzero_si512(), a);
+}
+
+// Scales 2 * s + 1 of s in bits 28 to 31.
+inline __m512i top_scales(__m512i words) { return _mm512_or_si512(_mm512_srli_epi32(words, 27), _mm512_set1_epi32(1)); }
+
+}  // namespace strata::kernels::STRATA_ISA_NS
+
+#endif
