@@ -33,7 +33,8 @@ enum SettingScope : uint32_t {
   kScopeQuantize = 1u << 5,
   kScopeTemplate = 1u << 6,
   kScopeBench = 1u << 7,
-  kScopeEngine = kScopeRun | kScopeEval | kScopeBench,  // whatever computes with a model
+  kScopePlan = 1u << 8,
+  kScopeEngine = kScopeRun | kScopeEval | kScopeBench | kScopePlan,  // whatever computes with a model, or plans to
 };
 
 // X(key, "flag-name", type, "default", min, max, "unit", "choices", scope, "help")

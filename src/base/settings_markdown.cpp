@@ -49,6 +49,7 @@ std::string commands(uint32_t scope) {
   add(kScopeQuantize, "quantize");
   add(kScopeTemplate, "template");
   add(kScopeBench, "bench");
+  add(kScopePlan, "plan");
   return out;
 }
 

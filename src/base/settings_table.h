@@ -53,7 +53,8 @@
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
     "there are ids, for eval perplexity 512, and for bench what its largest test needs")                              \
-  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "", kScopeRun | kScopeEval | kScopeQuantize,  \
+  X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "",                                           \
+    kScopeRun | kScopeEval | kScopeQuantize | kScopePlan,                                                             \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
@@ -82,6 +83,9 @@
   X(kStreamRows, "stream-rows", SettingType::kInt, "auto", 1, 1048576, "rows", "", kScopeEngine,                      \
     "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
     "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
+  X(kVramBudgetGib, "vram-budget-gib", SettingType::kText, "", 0, 0, "GiB", "", kScopePlan,                           \
+    "Memory of devices that is used at most: one number for all, or one for each, separated by commas; empty for "    \
+    "all that they have")                                                                                             \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \
@@ -111,7 +115,7 @@
   X(kBufferMib, "buffer-mib", SettingType::kInt, "auto", 1, 1048576, "MiB", "", kScopeBench,                          \
     "Memory that is read to measure its speed; auto is 2048, and for bench kernels 256, or twice the caches if that " \
     "is more")                                                                                                        \
-  X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                                         \
+  X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun | kScopeEval | kScopeBench,                 \
     "Print counters and speed on stderr at the end")                                                                  \
   X(kPredict, "predict", SettingType::kInt, "auto", 0, 16777216, "tokens", "", kScopeRun,                             \
     "Tokens to generate (-n); auto ends at the end-of-text token, at the latest after 512, and in chats when the "    \
