@@ -246,13 +246,15 @@ std::vector<uint8_t> random_blocks(const TypeInfo& type, int64_t rows, int64_t c
 }
 
 // A result is the same bits alone, in rows, in tiles, at any place of them, and cut at any weight row; and on every
-// instruction set with fused multiply-add. Odd shapes; weights end at an unreadable page.
+// instruction set with fused multiply-add. Odd shapes; so wide that not all activations fit the scratch when prepared,
+// then not one of them; weights end at an unreadable page.
 TEST_P(Q8, BitsDependOnNothingBeside) {
   Random random(7);
   for (const TypeInfo* type : integer_types()) {
     const ActFormat format = act_format(type->type);
     const int64_t unit = std::max<int64_t>(type->block_elems, 32);
-    for (const Case& c : {Case{5, unit, 3}, Case{33, unit * 3, 21}, Case{16, 4096 + unit, 17}}) {
+    for (const Case& c : {Case{5, unit, 3}, Case{33, unit * 3, 21}, Case{16, 4096 + unit, 17}, Case{6, 24576 + unit, 4},
+                          Case{2, 81920 + unit, 2}}) {
       SCOPED_TRACE(testing::Message() << type->name << " " << c.rows << " x " << c.cols << ", " << c.tokens
                                       << " tokens");
       GuardedBytes blocks(random_blocks(*type, c.rows, c.cols, random), Guard::kBehind);

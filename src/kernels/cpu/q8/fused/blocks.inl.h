@@ -17,11 +17,13 @@ inline __m512i spread_groups(const void* four) {
   return _mm512_maskz_permutexvar_epi32(0xFFFF, group_lanes(), _mm512_castsi128_si512(load128(four)));
 }
 
-// The groups join y in order. sums: of products, less those of the codes' offset. With addends the type's kSums are
-// sums of activations as floats.
+// The activations' scales of four groups of 32.
+inline __m512 act_scales32(const FusedAct& a) { return _mm512_castsi512_ps(spread_groups(a.d)); }
+
+// The groups join y in order. sums: of products, less those of the codes' offset; da: the activations' scales. With
+// addends the type's kSums are sums of activations as floats.
 template <bool kAddends>
-inline __m128 add_groups(__m128 y, __m512i sums, __m512 d, __m512 m, const FusedAct& a) {
-  const __m512 da = _mm512_castsi512_ps(spread_groups(a.d));
+inline __m128 add_groups(__m128 y, __m512i sums, __m512 d, __m512 m, __m512 da, const FusedAct& a) {
   const __m512 scales = _mm512_mul_ps(d, da);
   const __m512 isums = _mm512_maskz_cvtepi32_ps(0xFFFF, sums);
   const __m512 addends = kAddends ? _mm512_mul_ps(m, da) : m;
@@ -149,36 +151,108 @@ struct FusedNibbles {
     for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r], a);
     __m512i sums = add_rows(parts);
     if constexpr (Type::kAddends) {
-      return add_groups<true>(y, sums, Type::d(rows), halves(group_words<Type::kBytes, 2>(rows)), a);
+      return add_groups<true>(y, sums, Type::d(rows), halves(group_words<Type::kBytes, 2>(rows)), act_scales32(a), a);
     } else {
       sums = _mm512_add_epi32(sums, spread_groups(a.sums));
-      return add_groups<false>(y, sums, Type::d(rows), _mm512_setzero_ps(), a);
+      return add_groups<false>(y, sums, Type::d(rows), _mm512_setzero_ps(), act_scales32(a), a);
     }
   }
 };
 
-struct FusedQ80 {
+// What each of four groups of 32 adds up to, of two vectors a row: the first two groups' products and the last two's.
+inline __m512i add_pairs_of_groups(const __m512i (&first)[kFusedRows], const __m512i (&second)[kFusedRows]) {
+  const __m512i x = add_rows(first), y = add_rows(second);
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xDD));
+}
+
+// Types whose row of four groups is two vectors of codes.
+template <class Type>
+struct FusedVectors {
   static constexpr int64_t kCols = kFourGroupCols;
-  static constexpr size_t kBytes = 4 * 34;
+  static constexpr size_t kBytes = Type::kBytes;
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kOffsets32;
-
-  // Groups 2 * pair and 2 * pair + 1.
-  static __m512i row(const uint8_t* p, int pair, const FusedAct& a) {
-    const __m512i codes = _mm512_xor_si512(two_halves(p + 68 * pair + 2, p + 68 * pair + 36), _mm512_set1_epi8(-128));
-    return add_dot4(_mm512_setzero_si512(), codes, load512(a.codes + 64 * pair));
-  }
 
   static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[2][kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
-      for (int pair = 0; pair < 2; pair++) parts[pair][r] = row(rows.at[r], pair, a);
+      for (int pair = 0; pair < 2; pair++) {
+        parts[pair][r] = add_dot4(_mm512_setzero_si512(), Type::codes(rows.at[r], pair), load512(a.codes + 64 * pair));
+      }
     }
-    const __m512i first = add_rows(parts[0]), second = add_rows(parts[1]);
-    const __m512i sums =
-        _mm512_add_epi32(_mm512_shuffle_i32x4(first, second, 0x88), _mm512_shuffle_i32x4(first, second, 0xDD));
-    return add_groups<false>(y, _mm512_add_epi32(sums, spread_groups(a.sums)), halves(group_words<34>(rows)),
-                             _mm512_setzero_ps(), a);
+    const __m512i sums = _mm512_add_epi32(add_pairs_of_groups(parts[0], parts[1]), spread_groups(a.sums));
+    return add_groups<false>(y, sums, Type::d(rows), _mm512_setzero_ps(), act_scales32(a), a);
+  }
+};
+
+struct Q80 {
+  static constexpr size_t kBytes = 4 * 34;
+  static __m512i codes(const uint8_t* p, int pair) {
+    return _mm512_xor_si512(two_halves(p + 68 * pair + 2, p + 68 * pair + 36), _mm512_set1_epi8(-128));
+  }
+  static __m512 d(const FourRows& rows) { return halves(group_words<34>(rows)); }
+};
+
+// One block of 128 one-bit codes, 0 and 2.
+struct Q10 {
+  static constexpr size_t kBytes = 18;
+  static __m512i codes(const uint8_t* p, int pair) {
+    return _mm512_maskz_mov_epi8(u64_at(p + 2 + 8 * pair), _mm512_set1_epi8(2));
+  }
+  static __m512 d(const FourRows& rows) { return _mm512_maskz_broadcast_f32x4(0xFFFF, four_f16(rows, 0)); }
+};
+
+#if defined(__AVX512VBMI__)
+// Two blocks of 64 codes of two bits.
+struct Q20 {
+  static constexpr size_t kBytes = 2 * 18;
+  static __m512i codes(const uint8_t* p, int pair) {
+    const __m512i words = _mm512_maskz_cvtepu16_epi64(0xFF, load128(p + 18 * pair + 2));  // of eight codes
+    const __m512i shifts = _mm512_set1_epi64(0x0E0C0A0806040200);
+    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, words), _mm512_set1_epi8(3));
+  }
+  static __m512 d(const FourRows& rows) {
+    const __m256 first = _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 0));
+    return _mm512_maskz_insertf32x8(0xFFFF, _mm512_castps256_ps512(first),
+                                    _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 18)), 1);
+  }
+};
+#endif
+
+// NVFP4: four groups of 16.
+struct FusedNvfp4 {
+  static constexpr int64_t kCols = 64;
+  static constexpr size_t kBytes = 36;
+  static constexpr ActOrder kOrder = kPlainOrder;
+  static constexpr FusedSums kSums = FusedSums::kOffsets16;
+
+  static __m512i row(const uint8_t* p, const FusedAct& a) {
+    const __m512i twice = _mm512_maskz_permutexvar_epi64(0xFF, _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0),
+                                                         _mm512_zextsi256_si512(load256(p + 4)));
+    const __m512i nibbles = low_nibbles(_mm512_srlv_epi64(twice, _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0)));
+    const __m512i codes = _mm512_shuffle_epi8(bytes_table(quant::kFp4X2, kFp4Offset), nibbles);
+    return add_dot4(_mm512_setzero_si512(), codes, load512(a.codes));
+  }
+
+  // half_ue4m3 of a byte for each group and row.
+  static __m512 d(const FourRows& rows) {
+    const __m128i bytes =
+        _mm_shuffle_epi8(four_u32(rows, 0), _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i x = _mm512_and_si512(_mm512_maskz_cvtepu8_epi32(0xFFFF, bytes), _mm512_set1_epi32(0x7F));
+    const __m512i normal = _mm512_add_epi32(_mm512_slli_epi32(x, 20), _mm512_set1_epi32(119 << 23));
+    const __mmask16 tiny = _mm512_cmplt_epi32_mask(x, _mm512_set1_epi32(8));
+    const __m512 any = _mm512_mask_mul_ps(_mm512_castsi512_ps(normal), tiny, _mm512_maskz_cvtepi32_ps(0xFFFF, x),
+                                          _mm512_set1_ps(0x1p-10f));
+    return _mm512_maskz_mov_ps(_mm512_cmpneq_epi32_mask(x, _mm512_set1_epi32(0x7F)), any);
+  }
+
+  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+    __m512i parts[kFusedRows];
+    for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r], a);
+    const __m512i sums = _mm512_add_epi32(add_rows(parts), spread_groups(a.sums));
+    const __m512 da = _mm512_maskz_insertf32x8(0xFFFF, _mm512_castps256_ps512(_mm256_broadcast_ss(a.d)),
+                                               _mm256_broadcast_ss(a.d + 1), 1);
+    return add_groups<false>(y, sums, d(rows), _mm512_setzero_ps(), da, a);
   }
 };
 

@@ -32,8 +32,9 @@ enum class FusedSums : uint8_t {
   kPlain16,    // int16 [16], as they are
   kOffset,     // int32: of all 256, times -offset of the codes
   kNegated16,  // int16 [16], times -1
+  kOffsets16,  // int32 [16], of groups of 16, times -offset of the codes
   kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
-  kRuns,       // int16 [32], of 8 columns: lane 4 * l + k has those of 16 columns 4 * k + l
+  kRuns,       // int16 [32], of runs of 8 columns
   kFloats32    // float [8], of groups of 32
 };
 
@@ -98,6 +99,12 @@ inline __m128i broadcast_sum(const FusedAct& a) { return _mm_set1_epi32(static_c
 inline __m128 four_f16(const FourRows& rows, size_t offset) {
   const auto at = [&](int r) { return uint64_t{u16_at(rows.at[r] + offset)}; };
   return _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<int64_t>(at(0) | at(1) << 16 | at(2) << 32 | at(3) << 48)));
+}
+
+// Four bytes of each row.
+inline __m128i four_u32(const FourRows& rows, size_t offset) {
+  const auto at = [&](int r) { return static_cast<int>(u32_at(rows.at[r] + offset)); };
+  return _mm_setr_epi32(at(0), at(1), at(2), at(3));
 }
 
 // y + isum * d_w * d_a, as q8/rows.inl.h defines it.

@@ -45,8 +45,7 @@ struct FusedQ2K {
     }
     __m512i msums = add_pairs(zero, _mm512_unpacklo_epi8(mins, zero), broadcast128(a.sums));
     msums = add_pairs(msums, _mm512_unpackhi_epi8(mins, zero), broadcast128(a.sums + 16));
-    const auto both = [&](int r) { return static_cast<int>(u32_at(rows.at[r] + 80)); };
-    const __m256 d = scales_and_mins_f16(_mm_setr_epi32(both(0), both(1), both(2), both(3)), a);
+    const __m256 d = scales_and_mins_f16(four_u32(rows, 80), a);
     y = add_scaled(y, add_lanes(add_rows(sums)), _mm256_castps256_ps128(d));
     return _mm_fnmadd_ps(_mm_cvtepi32_ps(sum_in_rows(msums)), _mm256_extractf128_ps(d, 1), y);
   }

@@ -15,13 +15,16 @@
 #include "kernels/cpu/q8/fused/iq4.inl.h"
 #include "kernels/cpu/q8/fused/k.inl.h"
 #include "kernels/cpu/q8/fused/planes.inl.h"
+#include "kernels/cpu/q8/fused/ternary.inl.h"
 
 #if defined(__AVX512F__)
 
 namespace strata::kernels::STRATA_ISA_NS {
 
 // Bytes that prepared sums take for each 256 columns.
-constexpr size_t sum_bytes(FusedSums kind) { return kind == FusedSums::kRuns ? 64 : 32; }
+constexpr size_t sum_bytes(FusedSums kind) {
+  return kind == FusedSums::kRuns || kind == FusedSums::kOffsets16 ? 64 : 32;
+}
 constexpr size_t kSumBytesMax = 64;
 
 // The parts of a prepared activation row, each a multiple of 64 bytes.
@@ -64,7 +67,7 @@ static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* t
 static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const int16_t* sums16, uint8_t* to) {
   const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
   int16_t words[32] = {};
-  int32_t offsets[8] = {};
+  int32_t offsets[16] = {};
   float floats[8] = {};
   switch (kind) {
     case FusedSums::kNone:
@@ -86,14 +89,17 @@ static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const 
       return;
     case FusedSums::kRuns:
       for (int i = 0; i < 32; i++) {
-        const int run = 2 * (i / 2 % 4 * 4 + i / 8) + i % 2;
-        for (int j = 0; j < 8; j++) words[i] = static_cast<int16_t>(words[i] + codes[8 * run + j]);
+        for (int j = 0; j < 8; j++) words[i] = static_cast<int16_t>(words[i] + codes[8 * i + j]);
       }
       std::memcpy(to, words, sizeof words);
       return;
+    case FusedSums::kOffsets16:
+      for (int g = 0; g < 16; g++) offsets[g] = -offset * sums16[g];
+      std::memcpy(to, offsets, sizeof offsets);
+      return;
     case FusedSums::kOffsets32:
       for (int g = 0; g < 8; g++) offsets[g] = -offset * sum32(g);
-      std::memcpy(to, offsets, sizeof offsets);
+      std::memcpy(to, offsets, 32);
       return;
     case FusedSums::kFloats32:
       for (int g = 0; g < 8; g++) floats[g] = static_cast<float>(sum32(g));
@@ -195,11 +201,15 @@ struct FusedFormat {
 constexpr FusedFormat kFusedFormats[] = {
     {quant::Type::Q2_K, fused_product<FusedQ2K>},
     {quant::Type::Q3_K, fused_product<FusedQ3K>},
+    {quant::Type::TQ1_0, fused_product<FusedTq10>},
     {quant::Type::TQ2_0, fused_product<FusedTq20>},
     {quant::Type::Q4_K, fused_product<FusedK4<false>>},
     {quant::Type::Q5_K, fused_product<FusedK4<true>>},
     {quant::Type::Q6_K, fused_product<FusedQ6K>},
     {quant::Type::IQ4_XS, fused_product<FusedIq4Xs>},
+#if defined(__AVX512VBMI__)
+    {quant::Type::Q2_0, fused_product<FusedVectors<Q20>>},
+#endif
 #if defined(__AVX512VBMI__) && defined(__GFNI__)
     {quant::Type::IQ1_S, fused_product<FusedIq1<Iq1S>>},
     {quant::Type::IQ1_M, fused_product<FusedIq1<Iq1M>>},
@@ -209,12 +219,14 @@ constexpr FusedFormat kFusedFormats[] = {
     {quant::Type::IQ3_XXS, fused_product<FusedIq3<Iq3Xxs>>},
     {quant::Type::IQ3_S, fused_product<FusedIq3<Iq3S>>},
 #endif
-    {quant::Type::Q8_0, fused_product<FusedQ80>},
+    {quant::Type::Q8_0, fused_product<FusedVectors<Q80>>},
     {quant::Type::Q4_0, fused_product<FusedNibbles<Q40>>},
     {quant::Type::Q4_1, fused_product<FusedNibbles<Q41>>},
     {quant::Type::Q5_0, fused_product<FusedNibbles<Q50>>},
     {quant::Type::Q5_1, fused_product<FusedNibbles<Q51>>},
     {quant::Type::IQ4_NL, fused_product<FusedNibbles<Iq4Nl>>},
+    {quant::Type::NVFP4, fused_product<FusedNvfp4>},
+    {quant::Type::Q1_0, fused_product<FusedVectors<Q10>>},
     {quant::Type::MXFP4, fused_product<FusedNibbles<Mxfp4>>},
 };
 
