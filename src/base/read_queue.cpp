@@ -146,10 +146,10 @@ void ReadQueue::tell() {
     notices.swap(notices_);
   }
   for (const Notice& notice : notices) {
-    if (notice.released) {
+    if (notice.kind == Notice::Kind::kReleased) {
       sink_.read_released(notice.tag);
     } else {
-      sink_.read_ended(notice.tag, notice.status);
+      sink_.read_ended(notice.tag, notice.status, notice.kind == Notice::Kind::kEnded);
     }
   }
 }
@@ -232,30 +232,25 @@ void ReadQueue::fail(std::unique_ptr<Read> read, const Error& error) {
     }
     return;
   }
-  const uint64_t tag = read->plan.wanted.front().tag;
-  end_job(tag, jobs_.at(tag), error);
+  Job& job = jobs_.at(read->plan.wanted.front().tag);
+  if (job.status.ok()) job.status = error;
   read_is_over(read->plan);
 }
 
-void ReadQueue::end_job(uint64_t tag, Job& job, Status status) {
-  if (job.ended) return;
-  job.ended = true;
-  notices_.push_back({tag, false, std::move(status)});
-}
-
+// The last read of a job ends it.
 void ReadQueue::read_is_over(const PlannedRead& plan) {
   for (const BlockRead& wanted : plan.wanted) {
     const auto at = jobs_.find(wanted.tag);
-    if (--at->second.n_reads > 0) continue;
-    end_job(wanted.tag, at->second, {});
-    notices_.push_back({wanted.tag, true, {}});
+    Job& job = at->second;
+    if (--job.n_reads > 0) continue;
+    notices_.push_back({wanted.tag, job.late ? Notice::Kind::kReleased : Notice::Kind::kEnded, std::move(job.status)});
     jobs_.erase(at);
   }
 }
 
 bool ReadQueue::wanted(const Read& read) const {
   const auto& wanted = read.plan.wanted;
-  return std::any_of(wanted.begin(), wanted.end(), [&](const BlockRead& w) { return !jobs_.at(w.tag).ended; });
+  return std::any_of(wanted.begin(), wanted.end(), [&](const BlockRead& w) { return !jobs_.at(w.tag).given_up(); });
 }
 
 void ReadQueue::drop_unwanted() {
@@ -269,13 +264,15 @@ void ReadQueue::drop_unwanted() {
 void ReadQueue::end_late_jobs() {
   const int64_t now_ns = options_.clock.now_ns();
   for (auto& [tag, job] : jobs_) {
-    if (now_ns - job.submitted_ns < options_.timeout_ns) continue;
-    end_job(tag, job,
-            Error{ErrorCode::kIo, format("cannot read {} bytes at offset {} of {}: no answer for {} s; look after the "
-                                         "drive, or allow more with --io-timeout-s",
-                                         job.first.bytes, job.first.offset,
-                                         printable(files_[static_cast<size_t>(job.first.file)]->path()),
-                                         options_.timeout_ns / kNsPerS)});
+    if (job.late || now_ns - job.submitted_ns < options_.timeout_ns) continue;
+    job.late = true;
+    const Error late{ErrorCode::kIo, format("cannot read {} bytes at offset {} of {}: no answer for {} s; look after "
+                                            "the drive, or allow more with --io-timeout-s",
+                                            job.first.bytes, job.first.offset,
+                                            printable(files_[static_cast<size_t>(job.first.file)]->path()),
+                                            options_.timeout_ns / kNsPerS)};
+    notices_.push_back({tag, Notice::Kind::kLate, job.status.ok() ? Status(late) : std::move(job.status)});
+    job.status = {};
   }
 }
 
@@ -283,8 +280,9 @@ void ReadQueue::cancel_waiting() {
   for (const auto& line : lines_) {
     for (const auto& read : line) {
       for (const BlockRead& wanted : read->plan.wanted) {
-        end_job(wanted.tag, jobs_.at(wanted.tag),
-                Error{ErrorCode::kCancelled, "the read was given up because the model is being closed"});
+        Job& job = jobs_.at(wanted.tag);
+        if (job.given_up()) continue;
+        job.status = Error{ErrorCode::kCancelled, "the read was given up because the model is being closed"};
       }
     }
   }

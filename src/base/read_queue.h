@@ -27,10 +27,9 @@ class ReadSink {
  public:
   virtual ~ReadSink() = default;
   // All bytes of the job are there, or will not come: kIo names file, offset and size of what could not be read.
-  // Called once.
-  virtual void read_ended(uint64_t tag, const Status& status) = 0;
-  // Nothing writes into the job's memory any more. Called once, after read_ended; at once, except for a read that took
-  // too long or was of a job that had failed.
+  // Called once. Nothing writes into the job's memory any more, except when it took too long: then, with `released`
+  // false, read_released follows when the system has let go of it.
+  virtual void read_ended(uint64_t tag, const Status& status, bool released) = 0;
   virtual void read_released(uint64_t tag) = 0;
 };
 
@@ -74,7 +73,9 @@ class ReadQueue {
     BlockRead first;        // for messages
     int64_t submitted_ns = 0;
     int n_reads = 0;        // that have not ended
-    bool ended = false;
+    bool late = false;      // has ended for its owner
+    Status status = {};     // the first failure
+    bool given_up() const { return late || !status.ok(); }
   };
   // One read of the system, in line or under way.
   struct Read {
@@ -87,7 +88,7 @@ class ReadQueue {
   };
   struct Notice {
     uint64_t tag;
-    bool released;
+    enum class Kind { kEnded, kLate, kReleased } kind;
     Status status;
   };
 
@@ -105,7 +106,6 @@ class ReadQueue {
   void go_on(std::unique_ptr<Read> read);
   void succeed(const Read& read);
   void fail(std::unique_ptr<Read> read, const Error& error);
-  void end_job(uint64_t tag, Job& job, Status status);
   void read_is_over(const PlannedRead& plan);
   bool wanted(const Read& read) const;
   void drop_unwanted();

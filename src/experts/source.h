@@ -71,6 +71,9 @@ class ExpertSource {
   // How many leases at once it serves with the memory it was given; a caller that holds more makes it grow, or fail.
   virtual int64_t lease_limit() const { return INT64_MAX; }
 
+  // What it has been waiting for, for longer than a person takes for a moment: "the drive"; else null. Any thread.
+  virtual const char* waiting_for() const { return nullptr; }
+
   // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes
   // a token.
   virtual Status health() const { return {}; }
