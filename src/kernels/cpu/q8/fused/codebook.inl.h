@@ -64,21 +64,6 @@ static PackedCodebook<kEntries> pack_codebook(const Word (&codebook)[kEntries]) 
   return packed;
 }
 
-// Bytes of which bit i is the parity of those bits of a byte that row i of kRows chooses, exclusively or'ed with
-// kConstant.
-struct BitRows {
-  uint8_t row[8];
-};
-template <BitRows kRows, uint8_t kConstant = 0>
-inline __m512i map_bits(__m512i bytes) {
-  constexpr uint64_t kMatrix = [] {
-    uint64_t matrix = 0;
-    for (int i = 0; i < 8; i++) matrix |= uint64_t{kRows.row[i]} << (8 * (7 - i));
-    return matrix;
-  }();
-  return _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(static_cast<int64_t>(kMatrix)), kConstant);
-}
-
 // Magnitudes of a position of each byte of packed codes.
 template <class Magnitudes, int kPosition>
 inline __m512i magnitudes(__m512i codes) {

@@ -75,8 +75,32 @@ inline __m512i four_quarters(const FourRows& rows, size_t offset) {
 inline __m512i broadcast128(const void* p) { return _mm512_maskz_broadcast_i32x4(0xFFFF, load128(p)); }
 inline __m512i broadcast256(const void* p) { return _mm512_maskz_broadcast_i64x4(0xFF, load256(p)); }
 
+#if defined(__GFNI__)
+// Bytes of which bit i is the parity of those bits of a byte that row i of kRows chooses, exclusively or'ed with
+// kConstant.
+struct BitRows {
+  uint8_t row[8];
+};
+constexpr int64_t bit_matrix(const BitRows& rows) {
+  uint64_t matrix = 0;
+  for (int i = 0; i < 8; i++) matrix |= uint64_t{rows.row[i]} << (8 * (7 - i));
+  return static_cast<int64_t>(matrix);
+}
+template <BitRows kRows, uint8_t kConstant = 0>
+inline __m512i map_bits(__m512i bytes) {
+  return _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(bit_matrix(kRows)), kConstant);
+}
+
+#endif
+
 inline __m512i low_nibbles(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
-inline __m512i high_nibbles(__m512i x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15)); }
+inline __m512i high_nibbles(__m512i x) {
+#if defined(__GFNI__)
+  return map_bits<BitRows{{16, 32, 64, 128}}>(x);
+#else
+  return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+#endif
+}
 // A table for each group of four lanes.
 inline __m512i bytes_table(const int8_t* table, int offset) {
   return _mm512_maskz_broadcast_i32x4(0xFFFF, (Codes{load_codes(table)} + splat(offset)).v);

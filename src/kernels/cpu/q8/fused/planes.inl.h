@@ -8,11 +8,19 @@
 
 namespace strata::kernels::STRATA_ISA_NS {
 
-// Columns 128 * h + 64 * k on of a super-block: two bits of each of 32 bytes, then the next two.
+// The two bits of columns 128 * h + 64 * k on of a super-block: planes 2 * k and 2 * k + 1 of 32 bytes.
 inline __m512i plane_pair(const uint8_t* qs, int h, int k) {
-  return _mm512_srlv_epi16(broadcast256(qs + 32 * h), words_index(4 * k, 4 * k + 2));
+  const __m512i both = broadcast256(qs + 32 * h);
+#if defined(__GFNI__)
+  const auto plane = [&](int bit) {
+    return bit_matrix({{static_cast<uint8_t>(1 << bit), static_cast<uint8_t>(2 << bit)}});
+  };
+  const __m512i matrices = _mm512_mask_set1_epi64(_mm512_set1_epi64(plane(4 * k)), 0xF0, plane(4 * k + 2));
+  return _mm512_gf2p8affine_epi64_epi8(both, matrices, 0);
+#else
+  return _mm512_and_si512(_mm512_srlv_epi16(both, words_index(4 * k, 4 * k + 2)), _mm512_set1_epi8(3));
+#endif
 }
-inline __m512i two_bits(__m512i x) { return _mm512_and_si512(x, _mm512_set1_epi8(3)); }
 
 // Lane r of each four lanes' sum.
 inline __m128i sum_in_rows(__m512i x) {
@@ -38,7 +46,7 @@ struct FusedQ2K {
       for (int r = 0; r < kFusedRows; r++) {
         for (int k = 0; k < 2; k++) {
           const __m512i pairs =
-              _mm512_maddubs_epi16(two_bits(plane_pair(rows.at[r] + 16, h, k)), load512(a.codes + 128 * h + 64 * k));
+              _mm512_maddubs_epi16(plane_pair(rows.at[r] + 16, h, k), load512(a.codes + 128 * h + 64 * k));
           sums[r] = add_pairs(sums[r], pairs, _mm512_permutexvar_epi16(four_groups(8 * r + 4 * k), words));
         }
       }
@@ -95,16 +103,16 @@ struct FusedQ3K {
     // The codes are 4 more than what they stand for.
     __m512i offsets = add_pairs(_mm512_setzero_si512(), words[0], broadcast128(a.sums));
     offsets = _mm512_slli_epi32(add_pairs(offsets, words[1], broadcast128(a.sums + 16)), 2);
-    const __m512i low = _mm512_set1_epi8(3), three = _mm512_set1_epi8(7);
+    const __m512i third = _mm512_set1_epi8(4);
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       const __m512i bits = broadcast256(rows.at[r]);
       sums[r] = _mm512_maskz_mov_epi32(static_cast<__mmask16>(15 << 4 * r), offsets);
       for (int h = 0; h < 2; h++) {
         for (int k = 0; k < 2; k++) {
-          // low ? first : second, then three bits
-          const __m512i codes = _mm512_and_si512(
-              _mm512_ternarylogic_epi32(low, plane_pair(rows.at[r] + 32, h, k), third_bits(bits, h, k), 0xCA), three);
+          // two bits, or the third bit
+          const __m512i codes =
+              _mm512_ternarylogic_epi32(plane_pair(rows.at[r] + 32, h, k), third_bits(bits, h, k), third, 0xF8);
           sums[r] = add_pairs(sums[r], _mm512_maddubs_epi16(codes, load512(a.codes + 128 * h + 64 * k)),
                               _mm512_permutexvar_epi16(four_groups(8 * r + 4 * k), words[h]));
         }
@@ -126,7 +134,7 @@ struct FusedTq20 {
       sums[r] = _mm512_setzero_si512();
       for (int h = 0; h < 2; h++) {
         for (int k = 0; k < 2; k++) {
-          sums[r] = add_dot4(sums[r], two_bits(plane_pair(rows.at[r], h, k)), load512(a.codes + 128 * h + 64 * k));
+          sums[r] = add_dot4(sums[r], plane_pair(rows.at[r], h, k), load512(a.codes + 128 * h + 64 * k));
         }
       }
     }
