@@ -72,7 +72,7 @@
     "RAM for experts that stay there (--experts resident, direct), the hottest first; auto is what fits")             \
   X(kStagePin, "stage-pin", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                   \
     "Page-lock the buffers that direct reads land in, where a device copies out of them")                             \
-  X(kIoTimeoutS, "io-timeout-s", SettingType::kFloat, "600", 0.001, 1048576, "s", "", kScopeEngine,                   \
+  X(kIoTimeoutS, "io-timeout-s", SettingType::kInt, "600", 1, 1048576, "s", "", kScopeEngine,                          \
     "A read of experts that takes longer fails its request")                                                          \
   X(kExpertCache, "expert-cache", SettingType::kInt, "auto", 0, 1048576, "slots", "", kScopeEngine,                   \
     "Experts that lie in the device's own memory; auto is as many as fit, and none on cpu")                           \

@@ -79,7 +79,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
     config.resident_budget_bytes = gib(settings.number(Key::kResidentBudgetGib));
   }
   config.stage_pin = settings.on(Key::kStagePin);
-  config.io_timeout_ns = static_cast<int64_t>(settings.number(Key::kIoTimeoutS) * 1e9);
+  config.io_timeout_s = settings.integer(Key::kIoTimeoutS);
   config.ram_bytes = gib(settings.number(Key::kRamGib));
   if (!settings.is_auto(Key::kRamHeadroomGib)) config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
   config.chunk = static_cast<int>(settings.integer(Key::kChunk));

@@ -6,15 +6,11 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/topology.h"
-#include "experts/lend_region.h"
+#include "engine/expert_source.h"
 #include "experts/streamed_ring.h"
 
 namespace strata::engine {
 namespace {
-
-// Rows of the head computed at once: enough to share each row of the output matrix, few enough that the logits of a
-// large vocabulary stay small.
-constexpr int kMaxOutputs = 32;
 
 ThreadPoolOptions thread_options(const EngineConfig& config) {
   const Topology topology = read_topology();
@@ -24,24 +20,6 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
   // More threads than cores share them as the system sees fit.
   if (options.n_threads > static_cast<int>(options.cpus.size())) options.cpus.clear();
   return options;
-}
-
-// RAM that the engine may fill.
-Result<uint64_t> usable_ram(const EngineConfig& config) {
-  if (config.ram_bytes > 0) return config.ram_bytes;
-  ASSIGN_OR_RETURN(const uint64_t available, available_ram_bytes());
-  return available -
-         std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
-}
-
-// Every MoE layer needs the experts that the layout may lack.
-Status check_layout(const gguf::Model& model, const experts::ExpertLayout& layout) {
-  for (size_t i = 0; i < layout.layers().size(); i++) {
-    if (layout.layers()[i].n_experts == 0) {
-      return Error{ErrorCode::kBadInput, format("{}: tensor blk.{}.ffn_gate_exps.weight is missing", model.path(), i)};
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -58,6 +36,8 @@ Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const Eng
   RETURN_IF_ERROR(engine->choose(config));
   RETURN_IF_ERROR(engine->load());
   log_info("{}", engine->describe());
+  log_info("what lies where:\n{}{}", experts::placement_text(engine->request_.input(), engine->plan_),
+           engine->source_report_);
   return engine;
 }
 
@@ -65,19 +45,18 @@ Status Engine::choose(const EngineConfig& config) {
   config_ = config;
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
   ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
-  ASSIGN_OR_RETURN(
-      layout_, experts::ExpertLayout::from_model(model_, hp_.n_layers, hp_.dim, hp_.expert_ffn, hp_.route.n_experts));
-  RETURN_IF_ERROR(check_layout(model_, layout_));
-  const int64_t context = config.context > 0 ? config.context : std::min(hp_.context_length, kAutoContext);
-  step_limits_.max_rows = std::max(static_cast<int>(std::min<int64_t>(config.chunk, context)), config.max_sequences);
-  step_limits_.max_outputs = std::min(kMaxOutputs, step_limits_.max_rows);
-  state_limits_ = {
-      .max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
-
-  ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config));
+  const StepAndState limits = limits_of(hp_, config_);
+  step_limits_ = limits.step;
+  state_limits_ = limits.state;
+  ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config_));
   RETURN_IF_ERROR(open_devices(ram));
-  RETURN_IF_ERROR(choose_slots(ram));
-  return choose_source(ram);
+  const PlannedDevice device{device_->name(), on_host() ? ram : device_->budget_bytes(), on_host()};
+  ASSIGN_OR_RETURN(
+      request_,
+      placement_request(
+          {.model = model_, .arch = *arch_, .hp = hp_, .config = config_, .devices = {&device, 1}, .ram_bytes = ram}));
+  ASSIGN_OR_RETURN(plan_, experts::plan_placement(request_.input()));
+  return {};
 }
 
 Status Engine::open_devices(uint64_t ram) {
@@ -99,123 +78,55 @@ Status Engine::open_devices(uint64_t ram) {
   return {};
 }
 
-model::PartOptions Engine::part_options(bool cached) const {
+// Experts that steps read from files are worth asking for early.
+bool Engine::reads_files() const {
+  if (plan_.source == experts::SourceKind::kDirect) return true;
+  if (plan_.source == experts::SourceKind::kResident) return plan_.below == experts::SourceKind::kDirect;
+  return plan_.source == experts::SourceKind::kMapped &&
+         plan_.needs_bytes + request_.layout.total_bytes() > request_.ram_bytes;
+}
+
+model::PartOptions Engine::part_options() const {
+  const experts::PartPlacement& part = placed();
   return {.step = step_limits_,
           .state = state_limits_,
           .kv_type = config_.kv_type,
           .numeric = {.deterministic = config_.deterministic, .round_activations = config_.round_activations},
           .use_graphs = config_.use_graphs,
           .on_host = on_host(),
-          .cached = cached,
+          .cached = part.slots.n_slots() > 0,
           .cache_min_slots = config_.cache_min_slots,
-          .stream = stream_};
-}
-
-std::string Engine::parts_of_bytes() const {
-  return format("weights {} + context of {} tokens {} + step buffers {}", format_bytes(bytes_.weights),
-                state_limits_.max_tokens, format_bytes(bytes_.state), format_bytes(bytes_.step));
-}
-
-// The cache takes what everything else leaves of the device.
-Status Engine::choose_slots(uint64_t ram) {
-  const std::vector<experts::ExpertKey> ranking = experts::even_ranking(layout_);
-  const auto n_experts = static_cast<int64_t>(ranking.size());
-  const int64_t wanted = std::min(n_experts, config_.expert_cache.value_or(on_host() ? 0 : n_experts));
-  ASSIGN_OR_RETURN(bytes_, model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, part_options(wanted > 0)));
-  const uint64_t budget = on_host() ? ram : device_->budget_bytes();
-  if (!on_host() && bytes_.device() > budget) {
-    return Error{ErrorCode::kNoMemory, format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk",
-                                              model_.path(), parts_of_bytes(), format_bytes(budget), device_->name())};
-  }
-  if (wanted == 0) return choose_ring(ranking);
-  const experts::CacheBytes overhead = experts::ExpertCache::overhead(layout_);
-  const uint64_t others = bytes_.device() + overhead.device + (on_host() ? overhead.host : 0);
-  ASSIGN_OR_RETURN(slots_,
-                   experts::SlotPlan::make(layout_, ranking,
-                                           {.budget_bytes = budget - std::min(budget, others), .max_slots = wanted}));
-  if (config_.expert_cache && slots_.n_slots() < wanted) {
-    return Error{ErrorCode::kNoMemory,
-                 format("--expert-cache {}: {} has room for {} slots beside {}; lower it or --ctx",
-                        *config_.expert_cache, device_->name(), slots_.n_slots(), parts_of_bytes())};
-  }
-  return choose_ring(ranking);
-}
-
-// What prompts stream missing experts through. Memory of its own comes before the cache, except before slots that were
-// asked for; where there is no room for a ring, the CPU computes those experts, and the slots stay as they are.
-Status Engine::choose_ring(std::span<const experts::ExpertKey> ranking) {
-  const auto n_experts = static_cast<int64_t>(ranking.size());
-  if (on_host() || slots_.n_slots() == n_experts) return {};
-  const bool cached = config_.expert_cache.value_or(n_experts) > 0;
-  model::StreamOptions stream{.ring = experts::RingPlan::make(layout_, UINT64_MAX),
-                              .borrowed = config_.prefill_borrow && cached,
-                              .min_rows = config_.stream_rows.value_or(
-                                  experts::auto_stream_rows(hp_.route.n_experts, hp_.route.n_used))};
-  const auto measure = [&] {
-    model::PartOptions options = part_options(cached);
-    options.stream = stream;
-    return model::Part::measure(model_, *arch_, hp_, 0, hp_.n_layers, options);
-  };
-  ASSIGN_OR_RETURN(const model::PartBytes largest, measure());
-  const uint64_t others =
-      largest.device() - largest.ring + (cached ? experts::ExpertCache::overhead(layout_).device : 0);
-  uint64_t room = device_->budget_bytes() - std::min(device_->budget_bytes(), others);
-  if (!stream.borrowed) {
-    stream.ring = experts::RingPlan::make(layout_, room - std::min(room, config_.expert_cache ? slots_.bytes() : 0));
-    room -= stream.ring.bytes();
-  }
-  const int64_t wanted = std::min(n_experts, config_.expert_cache.value_or(n_experts));
-  ASSIGN_OR_RETURN(experts::SlotPlan slots,
-                   experts::SlotPlan::make(layout_, ranking, {.budget_bytes = room, .max_slots = wanted}));
-  if (stream.borrowed) {
-    const int64_t kept = experts::slots_kept(slots.n_slots(), {.min_slots = config_.cache_min_slots});
-    stream.ring = experts::RingPlan::make(layout_, slots.lendable_bytes(kept));
-  }
-  if (stream.ring.empty() || (config_.expert_cache && slots.n_slots() < slots_.n_slots())) return {};
-  ASSIGN_OR_RETURN(bytes_, measure());
-  stream_ = stream;
-  slots_ = std::move(slots);
-  return {};
-}
-
-// The arena where it fits beside everything else, else the mapped file; an error where what must be in RAM does not
-// fit.
-Status Engine::choose_source(uint64_t ram) {
-  const experts::CacheBytes cache = experts::ExpertCache::bytes_needed(layout_, slots_);
-  const uint64_t needed = bytes_.host + cache.host + (on_host() ? bytes_.device() + cache.device : 0);
-  const uint64_t arena = layout_.total_bytes();
-  const bool fits = needed + arena <= ram;
-  if (config_.experts == ExpertPlace::kAuto) config_.experts = fits ? ExpertPlace::kArena : ExpertPlace::kMapped;
-  const bool wants_arena = config_.experts == ExpertPlace::kArena;
-  if (needed <= ram && (fits || !wants_arena)) return {};
-  std::string parts =
-      on_host() ? parts_of_bytes() : format("host buffers of {} {}", device_->name(), format_bytes(needed));
-  if (on_host() && slots_.n_slots() > 0) parts += format(" + expert cache {}", format_bytes(cache.device + cache.host));
-  if (wants_arena) parts += format(" + experts {}", format_bytes(arena));
-  return Error{ErrorCode::kNoMemory,
-               format("{}: {} do not fit into the {} of RAM that may be used; {}lower --ctx, or set --ram-gib or "
-                      "--ram-headroom-gib",
-                      model_.path(), parts, format_bytes(ram), wants_arena ? "use --experts mapped, " : "")};
+          .stream = {.ring = part.ring,
+                     .borrowed = part.borrowed,
+                     .min_rows = config_.stream_rows.value_or(
+                         experts::auto_stream_rows(hp_.route.n_experts, hp_.route.n_used))},
+          .look_ahead = reads_files()};
 }
 
 Status Engine::load() {
-  if (config_.experts == ExpertPlace::kArena) {
-    ASSIGN_OR_RETURN(source_, experts::make_arena_source(model_, layout_, *host_, host_->compute().pool(), stats_));
-  } else {
-    ASSIGN_OR_RETURN(source_, experts::make_mapped_source(model_, layout_, stats_));
-  }
+  ASSIGN_OR_RETURN(OpenedSource opened, open_expert_source({.model = model_,
+                                                            .layout = request_.layout,
+                                                            .config = config_,
+                                                            .plan = plan_,
+                                                            .n_used = hp_.route.n_used,
+                                                            .host = *host_,
+                                                            .device = *device_,
+                                                            .threads = host_->compute().pool(),
+                                                            .stats = stats_}));
+  source_ = std::move(opened.source);
+  source_report_ = std::move(opened.report);
   const model::PartSpec spec{.model = model_,
                              .arch = *arch_,
                              .hp = hp_,
-                             .layout = layout_,
+                             .layout = request_.layout,
                              .source = *source_,
                              .device = *device_,
                              .compute = host_->compute(),
                              .stats = stats_,
                              .first = 0,
                              .last = hp_.n_layers,
-                             .slots = slots_};
-  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options(slots_.n_slots() > 0)));
+                             .slots = placed().slots};
+  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
   const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
   pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
   return {};
@@ -224,12 +135,17 @@ Status Engine::load() {
 std::string Engine::describe() const {
   device::host::Compute& compute = host_->compute();
   std::string cached;
-  if (slots_.n_slots() > 0) {
-    cached = format(", {} of them cached in {}", slots_.n_slots(), format_bytes(slots_.bytes()));
+  const experts::PartPlacement& part = placed();
+  if (part.slots.n_slots() > 0) {
+    cached = format(", {} of them cached in {}", part.slots.n_slots(), format_bytes(part.slots.bytes()));
   }
-  if (!stream_.ring.empty()) {
-    cached += format(", prompts from {} rows stream the others through {}{}", stream_.min_rows,
-                     format_bytes(stream_.ring.bytes()), stream_.borrowed ? " of those" : "");
+  if (!part.ring.empty()) {
+    cached += format(", prompts from {} rows stream the others through {}{}", part_->options().stream.min_rows,
+                     format_bytes(part.ring.bytes()), part.borrowed ? " of those" : "");
+  }
+  if (plan_.source == experts::SourceKind::kResident) {
+    cached += format(", {} of them in {} of RAM over {} files", plan_.resident.blobs().size(),
+                     format_bytes(plan_.experts_bytes), experts::source_name(plan_.below));
   }
   std::string used = format("{} of RAM in use", format_bytes(host_->used_bytes()));
   if (machine_) {
@@ -241,7 +157,8 @@ std::string Engine::describe() const {
       "context {} tokens, {}",
       hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
       kernels::isa_name(compute.kernels().isa), compute.pool().n_threads(), source_->name(),
-      format_bytes(layout_.total_bytes()), cached, format_bytes(bytes_.weights), context(), used);
+      format_bytes(request_.layout.total_bytes()), cached, format_bytes(request_.parts.front().weights_bytes),
+      context(), used);
 }
 
 Status Engine::finish_step() {

@@ -11,8 +11,9 @@
 #include "device/host/host_device.h"
 #include "device/sim/machine.h"
 #include "engine/config.h"
-#include "gguf/gguf.h"
+#include "engine/placing.h"
 #include "experts/slot_plan.h"
+#include "gguf/gguf.h"
 #include "model/part.h"
 
 namespace strata::engine {
@@ -67,11 +68,9 @@ class Engine {
   // Opens what the engine computes on: the host, which may use `ram`, and with --device sim a simulated device.
   Status open_devices(uint64_t ram);
   bool on_host() const { return device_ == host_.get(); }
-  Status choose_slots(uint64_t ram);
-  Status choose_ring(std::span<const experts::ExpertKey> ranking);
-  Status choose_source(uint64_t ram);
-  std::string parts_of_bytes() const;
-  model::PartOptions part_options(bool cached) const;
+  const experts::PartPlacement& placed() const { return plan_.parts.front(); }
+  bool reads_files() const;  // in steps, past what RAM holds
+  model::PartOptions part_options() const;
   Status load();
   // Begins or ends the loan as the step needs it.
   Status settle_loan(bool streams, bool decode);
@@ -82,16 +81,15 @@ class Engine {
   EngineConfig config_;
   model::HParams hp_;
   const model::ArchInfo* arch_ = nullptr;
-  experts::ExpertLayout layout_;
+  PlacementRequest request_;
+  experts::PlacementPlan plan_;
   model::StepLimits step_limits_;
   model::StateLimits state_limits_;
-  model::PartBytes bytes_;
-  experts::SlotPlan slots_;      // of the device's expert cache
-  model::StreamOptions stream_;  // how prompts use the experts that it lacks
   std::unique_ptr<device::host::HostDevice> host_;
   std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
   device::Device* device_ = nullptr;                  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
+  std::string source_report_;
   std::unique_ptr<model::Part> part_;
   std::unique_ptr<model::SequencePool> pool_;
   int64_t rows_in_step_ = 0;

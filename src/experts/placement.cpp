@@ -24,6 +24,7 @@ class Planner {
     }
     RETURN_IF_ERROR(count_needs());
     RETURN_IF_ERROR(choose_source());
+    explain_loans();
     fill_tiers();
     return std::move(plan_);
   }
@@ -37,6 +38,7 @@ class Planner {
   // A copy of `budget_bytes` at most, lend regions included.
   Result<ResidentPlan> copy_of(uint64_t budget_bytes);
   bool nothing_left_to_files(const ResidentPlan& copy) const;
+  void explain_loans();
   void fill_tiers();
   Error too_large(const char* what, uint64_t bytes, const char* advice) const;
   Error stage_too_large() const {
@@ -70,11 +72,10 @@ Status Planner::count_needs() {
     for (int64_t n = 0; n < part.lent_slots; n++) region.push_back(keys[keys.size() - 1 - static_cast<size_t>(n)]);
   }
   if (plan_.needs_bytes <= input_.ram_bytes) return {};
-  return Error{ErrorCode::kNoMemory, format("{}: {} of RAM that it needs beside its experts do not fit into the {} that "
-                                            "may be used; lower --ctx or --chunk, or set --ram-gib or "
-                                            "--ram-headroom-gib",
-                                            input_.model, format_bytes(plan_.needs_bytes),
-                                            format_bytes(input_.ram_bytes))};
+  return Error{ErrorCode::kNoMemory,
+               format("{}: {} of RAM that it needs beside its experts do not fit into the {} that may be used; lower "
+                      "--ctx or --chunk, or set --ram-gib or --ram-headroom-gib",
+                      input_.model, format_bytes(plan_.needs_bytes), format_bytes(input_.ram_bytes))};
 }
 
 Error Planner::too_large(const char* what, uint64_t bytes, const char* advice) const {
@@ -173,6 +174,20 @@ Status Planner::choose_files(SourceKind kind) {
   for (PartPlacement& part : plan_.parts) part.lent_in_ram = 0;
   if (plan_.stage_bytes <= room()) return {};
   return stage_too_large();
+}
+
+void Planner::explain_loans() {
+  int64_t lent = 0, in_ram = 0;
+  for (const PartPlacement& part : plan_.parts) {
+    lent += part.lent_slots;
+    in_ram += part.lent_in_ram;
+  }
+  if (lent == 0 || plan_.source == SourceKind::kArena) return;
+  std::string rest;
+  if (in_ram < lent) {
+    rest = format("; while one runs, {} % of them are read from the files", 100 * (lent - in_ram) / lent);
+  }
+  because("the split lends {} slots to the prompt path: {} keep their experts in RAM too{}", lent, in_ram, rest);
 }
 
 void Planner::fill_tiers() {

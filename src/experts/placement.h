@@ -27,6 +27,7 @@ struct PartNeeds {
   uint64_t budget_bytes = 0;   // of a device with memory of its own
   uint64_t weights_bytes = 0;
   uint64_t state_bytes = 0;    // KV cache and recurrent state
+  int64_t context_tokens = 0;  // that it is for
   uint64_t step_bytes = 0;     // without a ring, with the tables of the largest one if prompts can stream
   uint64_t host_bytes = 0;     // of RAM, where the device has memory of its own
 

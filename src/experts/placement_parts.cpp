@@ -17,8 +17,8 @@ std::vector<ExpertKey> ranking_of(const PlacementInput& input, const PartNeeds& 
 }
 
 std::string needs_text(const PartNeeds& needs) {
-  return format("weights {} + context {} + step buffers {}", format_bytes(needs.weights_bytes),
-                format_bytes(needs.state_bytes), format_bytes(needs.step_bytes));
+  return format("weights {} + context of {} tokens {} + step buffers {}", format_bytes(needs.weights_bytes),
+                needs.context_tokens, format_bytes(needs.state_bytes), format_bytes(needs.step_bytes));
 }
 
 // Slots in what `others` leave of the budget.
@@ -61,7 +61,7 @@ Result<PartPlacement> place_part(const PlacementInput& input, const PartNeeds& n
   if (needs.device_bytes() > budget) {
     return Error{ErrorCode::kNoMemory,
                  format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk{}", input.model,
-                        needs_text(needs), format_bytes(budget), needs.device,
+                        needs_text(needs), format_bytes(budget), needs.on_host ? "RAM that may be used" : needs.device,
                         needs.on_host ? ", or set --ram-gib or --ram-headroom-gib" : "")};
   }
   const std::vector<ExpertKey> ranking = ranking_of(input, needs);

@@ -293,7 +293,7 @@ TEST(EngineOpen, TooLittleRamForTheWeightsIsSaidBeforeAnythingIsLoaded) {
       {engine::ExpertPlace::kArena, kMiB, "--ram-gib"},
       {engine::ExpertPlace::kMapped, kMiB, "--ram-gib"},
       {engine::ExpertPlace::kAuto, kMiB, "--ram-gib"},
-      {engine::ExpertPlace::kArena, 12 * kMiB, "--experts mapped"},  // enough for all but the experts
+      {engine::ExpertPlace::kArena, 12 * kMiB, "--experts resident"},  // enough for all but the experts
   };
   for (const Row& row : rows) {
     ManualClock clock;

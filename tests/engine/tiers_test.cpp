@@ -1,0 +1,100 @@
+// Models with their experts in every tier: the bits of the arena on cpu, on each device and however prompts are cut,
+// with counters that prove that each tier was really asked.
+#include <algorithm>
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "engine/sim_support.h"
+#include "experts/expert.h"
+
+namespace strata::test {
+namespace {
+
+using engine::EngineConfig;
+using engine::ExpertPlace;
+
+struct TierModel {
+  GoldenModel golden;
+  int64_t n_experts = 0;  // of all layers
+  uint64_t expert_bytes = 0;
+};
+
+TierModel tier_model(const std::string& name) {
+  TierModel m;
+  m.golden = name == "demo" ? load_demo_golden() : load_arch_golden(name);
+  m.n_experts = n_experts(m.golden);
+  const auto model = open_golden(m.golden);
+  const model::ArchInfo* info = model::find_architecture(*model).value();
+  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
+  m.expert_bytes = experts::ExpertLayout::from_model(*model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts)
+                       .value()
+                       .total_bytes();
+  return m;
+}
+
+struct Row {
+  const char* name;
+  ExpertPlace place;
+  bool budget = false;  // RAM for a third of the experts
+};
+constexpr Row kRows[] = {
+    {"arena", ExpertPlace::kArena},   {"resident", ExpertPlace::kResident}, {"budget", ExpertPlace::kResident, true},
+    {"mapped", ExpertPlace::kMapped}, {"direct", ExpertPlace::kDirect},     {"both", ExpertPlace::kDirect, true},
+};
+
+class Tiers : public testing::TestWithParam<const char*> {
+ protected:
+  std::vector<float> bits_of(const TierModel& m, const EngineConfig& config, Cut cut) {
+    std::vector<float> bits;
+    stats_.reset();
+    EXPECT_GE(worst_difference(m.golden, config, cut, &bits, &stats_), 0);
+    return bits;
+  }
+  // Leases of experts in the file tier.
+  int64_t from_files() const { return stats_.get(Counter::kStageFills) + stats_.get(Counter::kMappedLeases); }
+
+  void expect_tiers_were_asked(const Row& row, bool on_sim) {
+    const bool copy = row.place == ExpertPlace::kResident || row.budget;
+    EXPECT_EQ(stats_.get(Counter::kArenaLeases) > 0, row.place == ExpertPlace::kArena);
+    EXPECT_EQ(stats_.get(Counter::kResidentLeases) > 0, copy);
+    EXPECT_EQ(stats_.get(Counter::kResidentFileReads) > 0, row.budget || (copy && on_sim));
+    // A resident copy on a device with a cache leaves the cache's own experts to the files, once.
+    EXPECT_EQ(from_files() > 0, row.place != ExpertPlace::kArena && !(copy && !row.budget && !on_sim));
+    EXPECT_EQ(stats_.get(Counter::kCacheHits) > 0, on_sim);
+    EXPECT_EQ(stats_.get(Counter::kCacheLoans) > 0, on_sim);
+    EXPECT_EQ(stats_.get(Counter::kStreamedExperts) > 0, on_sim);
+  }
+  Stats stats_;
+};
+
+TEST_P(Tiers, GiveTheBitsOfTheArena) {
+  const TierModel m = tier_model(GetParam());
+  int seed = 1;
+  for (const Cut cut : {Cut::kChunksOf7, Cut::kBatchOfThree}) {
+    const std::vector<float> expected = bits_of(m, test_config(), cut);
+    ASSERT_FALSE(expected.empty());
+    for (const bool on_sim : {false, true}) {
+      for (const Row& row : kRows) {
+        EngineConfig config = on_sim ? sim_config(m.n_experts / 4, seed++) : test_config();
+        config.stream_rows = 5;
+        config.experts = row.place;
+        if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;
+        SCOPED_TRACE(format("{}, {} on {}", cut_name(cut), row.name, config.device));
+        const std::vector<float> found = bits_of(m, config, cut);
+        ASSERT_EQ(found.size(), expected.size());
+        EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
+        expect_tiers_were_asked(row, on_sim);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Tiers, testing::Values("qwen3moe", "gpt-oss", "qwen3next", "demo"), [](const auto& row) {
+  std::string name = row.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace strata::test
