@@ -34,7 +34,9 @@ enum SettingScope : uint32_t {
   kScopeTemplate = 1u << 6,
   kScopeBench = 1u << 7,
   kScopePlan = 1u << 8,
-  kScopeEngine = kScopeRun | kScopeEval | kScopeBench | kScopePlan,  // whatever computes with a model, or plans to
+  kScopeProfile = 1u << 9,
+  // Whatever computes with a model, or plans to.
+  kScopeEngine = kScopeRun | kScopeEval | kScopeBench | kScopePlan | kScopeProfile,
 };
 
 // X(key, "flag-name", type, "default", min, max, "unit", "choices", scope, "help")

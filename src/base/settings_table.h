@@ -18,11 +18,20 @@
     "What to compute; the first word after eval")                                                                     \
   X(kIdsFile, "ids-file", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                           \
     "File of the token ids to evaluate, separated by white space; - for standard input")                              \
-  X(kFile, "file", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeBench,                                    \
-    "Text whose perplexity is computed; - for standard input; for bench system a file whose drive is measured")       \
+  X(kFile, "file", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeBench | kScopeProfile,                    \
+    "Text whose perplexity is computed, or, for profile record, whose experts are; - for standard input; for bench "  \
+    "system a file whose drive is measured")                                                                          \
+  X(kProfiling, "profiling", SettingType::kChoice, "show", 0, 0, "", "record|show|merge|replay", kScopeProfile,       \
+    "What to do with profiles of experts; the first word after profile")                                              \
+  X(kProfileFiles, "profile-files", SettingType::kText, "", 0, 0, "", "", kScopeProfile,                              \
+    "Profile to show, recording to replay, or either kind to merge, separated by commas; the words after it")         \
+  X(kRoutings, "routings", SettingType::kText, "", 0, 0, "", "", kScopeProfile,                                       \
+    "File for profile record that takes every token's experts, for profile replay; empty for none")                   \
+  X(kSlots, "slots", SettingType::kText, "", 0, 0, "slots", "", kScopeProfile,                                        \
+    "Sizes of caches for profile replay, separated by commas; empty for 5, 10, 25, 50 and 75 % of all experts")       \
   X(kReference, "reference", SettingType::kText, "", 0, 0, "", "", kScopeEval,                                        \
     "Log-probabilities of the same ids to compare with, as eval logprobs writes them")                                \
-  X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeQuantize,                                   \
+  X(kOut, "out", SettingType::kText, "", 0, 0, "", "", kScopeEval | kScopeQuantize | kScopeProfile,                   \
     "File that takes the results; it is replaced when they are complete")                                             \
   X(kType, "type", SettingType::kText, "", 0, 0, "", "", kScopeQuantize | kScopeBench,                                \
     "What to quantise to: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, "       \
@@ -54,7 +63,7 @@
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
     "there are ids, for eval perplexity 512, and for bench what its largest test needs")                              \
   X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "",                                           \
-    kScopeRun | kScopeEval | kScopeQuantize | kScopePlan,                                                             \
+    kScopeRun | kScopeEval | kScopeQuantize | kScopePlan | kScopeProfile,                                             \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
@@ -83,6 +92,15 @@
   X(kStreamRows, "stream-rows", SettingType::kInt, "auto", 1, 1048576, "rows", "", kScopeEngine,                      \
     "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
     "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
+  X(kAdapt, "adapt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \
+    "While answers are computed, move the experts that are used most of late into the device's cache")                \
+  X(kAdaptEvery, "adapt-every", SettingType::kInt, "4", 1, 1048576, "steps", "", kScopeEngine,                        \
+    "Steps between two decisions on which experts to move")                                                           \
+  X(kExpertProfile, "expert-profile", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                             \
+    "File that says how often experts are used, which decides what lies in the device's cache at the start; see "     \
+    "strata profile; empty for none")                                                                                 \
+  X(kExpertProfileSave, "expert-profile-save", SettingType::kText, "", 0, 0, "", "", kScopeRun,                       \
+    "File that takes, at the end, what --expert-profile says and how often experts were used since")                  \
   X(kVramBudgetGib, "vram-budget-gib", SettingType::kText, "", 0, 0, "GiB", "", kScopePlan,                           \
     "Memory of devices that is used at most: one number for all, or one for each, separated by commas; empty for "    \
     "all that they have")                                                                                             \

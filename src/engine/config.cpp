@@ -55,6 +55,9 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
   if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);
   config.prefill_borrow = settings.on(Key::kPrefillBorrow);
+  if (settings.on(Key::kAdapt)) config.adapt_every = settings.integer(Key::kAdaptEvery);
+  config.expert_profile = settings.text(Key::kExpertProfile);
+  config.expert_profile_save = settings.text(Key::kExpertProfileSave);
   config.kv_type = kv_type_of(settings.text(Key::kKvType), auto_path);
   const std::string& act = settings.text(Key::kAct);
   config.round_activations = act == "q8" || (act == "auto" && auto_path == NumericPath::kFast);

@@ -25,6 +25,9 @@ struct EngineConfig {
   int64_t cache_min_slots = 0;          // that stay when slots are lent
   std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows
   bool prefill_borrow = true;           // it streams through slots of the cache, else through memory of its own
+  int64_t adapt_every = 0;              // steps between two decisions on which experts to cache; 0: they stay
+  std::string expert_profile;           // file of the ranking that the cache is filled by; empty: none
+  std::string expert_profile_save;      // file that takes what was learned of it; empty: none
   kernels::KvType kv_type = kernels::KvType::kF32;
   bool round_activations = false;  // to 8 bits, where weight types have integer products
   int64_t context = 0;             // tokens of a sequence; 0: the model's own, at most kAutoContext

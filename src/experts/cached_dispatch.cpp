@@ -32,7 +32,7 @@ class CachedDispatch final : public Dispatch {
     device::Device& device = spec_.device;
     ASSIGN_OR_RETURN(experts_,
                      HostExperts::create(device, spec_.compute, spec_.source, spec_.layout, limits_, spec_.stats));
-    ASSIGN_OR_RETURN(routing_, RoutingCopy::create(device, spec_.layout, limits_, spec_.cache));
+    ASSIGN_OR_RETURN(routing_, RoutingCopy::create(spec_));
     ASSIGN_OR_RETURN(host_x_, device.allocate_host(float_bytes(limits_.max_rows * limits_.dim), MemoryKind::kPinned,
                                                    "expert inputs"));
     ASSIGN_OR_RETURN(host_y_, device.allocate_host(float_bytes(limits_.pairs() * limits_.dim), MemoryKind::kPinned,
@@ -94,7 +94,7 @@ class CachedDispatch final : public Dispatch {
     const auto n_pairs = static_cast<size_t>(routing.n_rows() * limits_.n_used);
     const auto x = host_x_->read<float>(0, static_cast<size_t>(routing.n_rows() * limits_.dim));
     const auto y = host_y_->write<float>(0, n_pairs * static_cast<size_t>(limits_.dim));
-    routing.count(spec_.stats);
+    routing.count();
     return experts_->compute({.layer = task.layer,
                               .formula = task.formula,
                               .n_rows = routing.n_rows(),

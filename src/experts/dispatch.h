@@ -12,6 +12,7 @@
 namespace strata::experts {
 
 class ExpertCache;
+class RoutingObserver;
 class StreamedDispatch;
 using device::ExpertFormula;
 
@@ -36,6 +37,7 @@ struct DispatchSpec {
   Stats& stats;
   ExpertCache* cache = nullptr;  // of the same device; null: no expert lies there
   RingPlan ring = {};            // that steps of many rows stream experts through; empty: none do
+  RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
 };
 
 struct DispatchBytes {

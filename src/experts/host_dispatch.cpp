@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "experts/host_experts.h"
+#include "experts/routing.h"
 
 namespace strata::experts {
 namespace {
@@ -14,7 +15,8 @@ using device::View;
 
 class HostDispatch final : public Dispatch {
  public:
-  HostDispatch(const DispatchLimits& limits, ExpertSource& source) : limits_(limits), source_(source) {}
+  explicit HostDispatch(const DispatchSpec& spec)
+      : limits_(spec.limits), source_(spec.source), observer_(spec.observer) {}
 
   Status allocate(const DispatchSpec& spec) {
     ASSIGN_OR_RETURN(experts_,
@@ -99,9 +101,11 @@ class HostDispatch final : public Dispatch {
   }
 
   Status compute_layer(const LayerTask& task) {
+    const int64_t n_rows = task.live.data()[0];
+    if (observer_ != nullptr) observer_->routed(task.layer, task.ids.first_rows(n_rows));
     return experts_->compute({.layer = task.layer,
                               .formula = task.formula,
-                              .n_rows = task.live.data()[0],
+                              .n_rows = n_rows,
                               .ids = task.ids,
                               .x = task.x,
                               .y = rows(),
@@ -112,6 +116,7 @@ class HostDispatch final : public Dispatch {
 
   DispatchLimits limits_;
   ExpertSource& source_;
+  RoutingObserver* observer_;
   std::unique_ptr<HostExperts> experts_;
   std::unique_ptr<device::Buffer> rows_;  // [pairs][dim], row = token * k + rank
   std::vector<std::unique_ptr<LayerTask>> tasks_;
@@ -128,7 +133,7 @@ DispatchBytes host_dispatch_bytes(const DispatchLimits& limits) {
 
 Result<std::unique_ptr<Dispatch>> make_host_dispatch(const DispatchSpec& spec) {
   ASSERT(spec.device.host_accessible());
-  auto dispatch = std::make_unique<HostDispatch>(spec.limits, spec.source);
+  auto dispatch = std::make_unique<HostDispatch>(spec);
   RETURN_IF_ERROR(dispatch->allocate(spec));
   return std::unique_ptr<Dispatch>(std::move(dispatch));
 }

@@ -100,6 +100,12 @@ Status ExpertProfile::merge(const ExpertProfile& other, const std::string& origi
 }
 
 std::vector<ExpertKey> ExpertProfile::ranking(const ExpertLayout& layout) const {
+  std::vector<int32_t> n_experts;
+  for (const LayerLayout& layer : layout.layers()) n_experts.push_back(layer.n_experts);
+  return ranking(n_experts);
+}
+
+std::vector<ExpertKey> ExpertProfile::ranking(std::span<const int32_t> n_experts) const {
   const auto more_used = [&](const ExpertKey& a, const ExpertKey& b) {
     const double in_a = uses(a), in_b = uses(b);
     if (in_a != in_b) return in_a > in_b;
@@ -107,9 +113,9 @@ std::vector<ExpertKey> ExpertProfile::ranking(const ExpertLayout& layout) const 
   };
   std::vector<std::vector<ExpertKey>> layers;  // each sorted
   std::vector<ExpertKey> all;
-  for (int32_t l = 0; l < static_cast<int32_t>(layout.layers().size()); l++) {
+  for (int32_t l = 0; l < static_cast<int32_t>(n_experts.size()); l++) {
     std::vector<ExpertKey>& layer = layers.emplace_back();
-    for (int32_t e = 0; e < layout.layer(l).n_experts; e++) layer.push_back({l, e});
+    for (int32_t e = 0; e < n_experts[static_cast<size_t>(l)]; e++) layer.push_back({l, e});
     std::sort(layer.begin(), layer.end(), more_used);
     all.insert(all.end(), layer.begin(), layer.end());
   }

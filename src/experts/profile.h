@@ -1,6 +1,7 @@
 // How often each expert of a model is used, and the ranking that follows: what a device's cache is filled from.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,11 @@ class ExpertProfile {
   // kBadInput, naming `origin`, when the other one is about another model.
   Status merge(const ExpertProfile& other, const std::string& origin);
 
-  // Every expert of the layout, the most used first, with a floor for each layer: of any number of experts from the
-  // front at least half are dealt out evenly, to the most used of every layer, and the others go to the most used of
-  // all. Experts used alike, or not at all, come in the order of their numbers. The layout is the model's.
+  // All experts, the most used first, with a floor for each layer: of any number of experts from the front at least half
+  // are dealt out evenly, to the most used of every layer, and the others go to the most used of all. Experts used
+  // alike, or not at all, come in the order of their numbers. n_experts [n_layers] of each layer.
+  std::vector<ExpertKey> ranking(std::span<const int32_t> n_experts) const;
+  // The same for the model's layout.
   std::vector<ExpertKey> ranking(const ExpertLayout& layout) const;
 
   // The file: lines of text (docs/FORMATS.md). Whatever it says, reading it neither crashes nor allocates more than the

@@ -12,9 +12,8 @@ namespace strata::experts {
 // The layers of a step use it one after another: a layer's readers are done before the next one copies.
 class RoutingCopy {
  public:
-  // `cache` null: every expert is in no slot, and the table is not copied.
-  static Result<std::unique_ptr<RoutingCopy>> create(device::Device& device, const ExpertLayout& layout,
-                                                     const DispatchLimits& limits, const ExpertCache* cache);
+  // Without a cache every expert is in no slot, and the table is not copied.
+  static Result<std::unique_ptr<RoutingCopy>> create(const DispatchSpec& spec);
   // Of pinned host memory.
   static uint64_t bytes_needed(const DispatchLimits& limits);
 
@@ -31,21 +30,20 @@ class RoutingCopy {
     int64_t n_rows() const { return live_[0]; }
     device::View<int32_t> ids() const;                                 // [live rows][k]
     const int32_t* slot_of() const { return slot_of_.span().data(); }  // [n_experts]
-    // Adds the pairs whose expert was in a slot to the cache's hits, the others to its misses; returns the latter.
-    int64_t count(Stats& stats) const;
+    // Once a layer: adds the pairs whose expert was in a slot to the cache's hits, the others to its misses, and tells
+    // the observer of the routing. Returns the misses.
+    int64_t count() const;
 
    private:
     const RoutingCopy& copy_;
+    const int32_t layer_;
     device::HostBuffer::Guard<const int32_t> live_, ids_, slot_of_;
   };
 
  private:
-  RoutingCopy(const ExpertLayout& layout, const DispatchLimits& limits, const ExpertCache* cache)
-      : layout_(layout), limits_(limits), cache_(cache) {}
+  explicit RoutingCopy(const DispatchSpec& spec) : spec_(spec) {}
 
-  const ExpertLayout& layout_;
-  DispatchLimits limits_;
-  const ExpertCache* cache_;
+  DispatchSpec spec_;
   std::unique_ptr<device::HostBuffer> live_;     // int32 [1]
   std::unique_ptr<device::HostBuffer> ids_;      // int32 [max_rows][k]
   std::unique_ptr<device::HostBuffer> slot_of_;  // int32 [n_experts]

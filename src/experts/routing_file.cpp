@@ -68,6 +68,14 @@ Status RoutingRecorder::write_step() {
   return {};
 }
 
+Result<bool> is_recording(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(const auto file, files.open(path));
+  std::string begin(kRoutingMagic.size(), '\0');
+  if (file->size() < begin.size()) return false;
+  RETURN_IF_ERROR(file->read_exact(0, std::as_writable_bytes(std::span(begin))));
+  return begin == kRoutingMagic;
+}
+
 Result<std::unique_ptr<RoutingReader>> RoutingReader::open(FileSystem& files, const std::string& path) {
   ASSIGN_OR_RETURN(auto file, files.open(path));
   std::unique_ptr<RoutingReader> reader(new RoutingReader(std::move(file)));

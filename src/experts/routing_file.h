@@ -49,6 +49,9 @@ class RoutingRecorder final : public RoutingObserver {
   int64_t n_rows_ = 0;
 };
 
+// Whether a file begins as recordings do.
+Result<bool> is_recording(FileSystem& files, const std::string& path);
+
 // Reads one block after another. Whatever the file says, it neither crashes nor allocates more than the file's size.
 class RoutingReader {
  public:

@@ -82,7 +82,7 @@ void StreamedDispatch::make_tasks() {
     task.layer = static_cast<int32_t>(layer);
     task.task = {.name = "count hits",
                  .run = [this, &task]() -> Status {
-                   const int64_t misses = RoutingCopy::Reading(routing_, task.layer).count(spec_.stats);
+                   const int64_t misses = RoutingCopy::Reading(routing_, task.layer).count();
                    spec_.stats.add(Counter::kStreamedRows, misses);
                    return {};
                  },

@@ -103,7 +103,8 @@ Status Part::build_experts() {
                                                          .limits = dispatch_limits(spec_.hp, options_),
                                                          .stats = spec_.stats,
                                                          .cache = cache_.get(),
-                                                         .ring = streaming.ring}));
+                                                         .ring = streaming.ring,
+                                                         .observer = spec_.observer}));
   return {};
 }
 

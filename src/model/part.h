@@ -47,6 +47,7 @@ struct PartSpec {
   int first;
   int last;
   experts::SlotPlan slots;  // the experts of the device's cache, if options say cached
+  experts::RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
 };
 
 // Memory of a part, but for its expert cache.
@@ -105,6 +106,7 @@ class Part {
   }
   // Null when no experts are cached.
   const experts::ExpertCache* cache() const { return cache_.get(); }
+  experts::ExpertCache* cache() { return cache_.get(); }
 
  private:
   Part(const PartSpec& spec, const PartOptions& options)
