@@ -26,7 +26,7 @@ static void matmul_q8(const Matrix& w, int64_t row_begin, int64_t row_end, const
   if (tiles) return tiles_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));
 #endif
   ASSERT(!tiles);
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
   if (fused_rows(call, row_begin, row_end, n_tokens, reinterpret_cast<uint8_t*>(address))) return;
 #endif
   rows_product(call, row_begin, row_end, n_tokens, reinterpret_cast<void*>(address));

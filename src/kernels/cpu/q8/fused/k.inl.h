@@ -28,7 +28,7 @@ struct FusedK4 {
   static constexpr FusedSums kSums = FusedSums::kMins32;
 
   // Scales and mins of eight groups, four rows: bytes 16 * r on are scales 0-3, mins 0-3, scales 4-7, mins 4-7.
-  static __m512i scales_and_mins(__m512i heads) {
+  static __m512i group_scales(__m512i heads) {
     const __m512i first = _mm512_shuffle_epi32(heads, _MM_PERM_DDCB);   // words 0, 1, 2, 2 behind d and dmin
     const __m512i second = _mm512_shuffle_epi32(heads, _MM_PERM_CBCB);  // words 0, 1, 0, 1
     const __m512i low = _mm512_srlv_epi32(first, broadcast_dwords(0, 0, 0, 4));
@@ -61,7 +61,7 @@ struct FusedK4 {
 
   static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const __m512i heads = four_quarters(rows, 0);
-    const __m512i scales = scales_and_mins(heads);
+    const __m512i scales = group_scales(heads);
     const __m512i words[2] = {_mm512_unpacklo_epi8(scales, _mm512_setzero_si512()),
                               _mm512_unpackhi_epi8(scales, _mm512_setzero_si512())};
     __m512i sums[kFusedRows];

@@ -53,15 +53,9 @@ struct FusedQ2K {
     }
     __m512i msums = add_pairs(zero, _mm512_unpacklo_epi8(mins, zero), broadcast128(a.sums));
     msums = add_pairs(msums, _mm512_unpackhi_epi8(mins, zero), broadcast128(a.sums + 16));
-    const __m256 d = scales_and_mins_f16(four_u32(rows, 80), a);
+    const __m256 d = scales_and_mins(four_u32(rows, 80), a);
     y = add_scaled(y, add_lanes(add_rows(sums)), _mm256_castps256_ps128(d));
     return _mm_fnmadd_ps(_mm_cvtepi32_ps(sum_in_rows(msums)), _mm256_extractf128_ps(d, 1), y);
-  }
-
-  // Of float16 d and dmin of each row: d times the activations' scale, then dmin times it.
-  static __m256 scales_and_mins_f16(__m128i both, const FusedAct& a) {
-    const __m128i halves = _mm_shuffle_epi8(both, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
-    return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_broadcast_ss(a.d));
   }
 };
 

@@ -1,0 +1,103 @@
+// What the fused products share on all instruction sets: four weight rows side by side, and the activations as they
+// want them.
+//
+// Sums of four rows come into being together, a lane for each: what is the same for the rows is done once, and their
+// partial sums are added up in a quarter of the steps.
+#pragma once
+
+#include "kernels/cpu/q8/rows.inl.h"
+
+#if defined(__AVX2__)
+
+namespace strata::kernels::STRATA_ISA_NS {
+
+constexpr int kFusedRows = 4;
+
+// The bytes of four rows from some column on.
+struct FourRows {
+  const uint8_t* at[kFusedRows];
+};
+
+// An activation row from some column on, prepared for a type; zeros behind its last column.
+struct FusedAct {
+  const int8_t* codes;   // in the type's order
+  const uint8_t* sums;   // as the type's kSums says
+  const float* d;        // one per 256 or 32 columns
+  const void* codebook;  // the type's own, or null
+};
+
+// What a type's products need of the sums of activations.
+enum class FusedSums : uint8_t {
+  kNone,
+  kMins32,     // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
+  kPlain32,    // int16 [8], of groups of 32
+  kPlain16,    // int16 [16], as they are
+  kOffset,     // int32: of all 256, times -offset of the codes
+  kNegated16,  // int16 [16], times -1
+  kOffsets16,  // int32 [16], of groups of 16, times -offset of the codes
+  kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
+  kRuns,       // int16 [32], of runs of 8 columns
+  kFloats32    // float [8], of groups of 32
+};
+
+// An order of 256 columns: of sixteen pieces of 16, or with a stride n column 0 of each n, then column 1 of each.
+struct ActOrder {
+  uint8_t piece[16];
+  int stride = 1;
+};
+constexpr ActOrder kPlainOrder = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
+// Nibbles of 32 bytes: 0-31 and 64-95, then 32-63 and 96-127.
+constexpr ActOrder kNibbles32Order = {{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}};
+// Nibbles of 16 bytes: the lower halves of four groups of 32, then the upper ones.
+constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}};
+constexpr ActOrder kRunsOrder = {{}, 8};
+constexpr ActOrder kQuadsOrder = {{}, 4};
+
+inline uint64_t u64_at(const uint8_t* p) {
+  uint64_t x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+inline __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
+
+// The sum that kOffset prepares.
+inline __m128i broadcast_sum(const FusedAct& a) { return _mm_set1_epi32(static_cast<int>(u32_at(a.sums))); }
+
+// A float16 of each row, `offset` bytes behind its place.
+inline __m128 four_f16(const FourRows& rows, size_t offset) {
+  const auto at = [&](int r) { return uint64_t{u16_at(rows.at[r] + offset)}; };
+  return _mm_cvtph_ps(_mm_cvtsi64_si128(static_cast<int64_t>(at(0) | at(1) << 16 | at(2) << 32 | at(3) << 48)));
+}
+
+// Four bytes of each row.
+inline __m128i four_u32(const FourRows& rows, size_t offset) {
+  const auto at = [&](int r) { return static_cast<int>(u32_at(rows.at[r] + offset)); };
+  return _mm_setr_epi32(at(0), at(1), at(2), at(3));
+}
+
+// Of float16 d and dmin of each row: d times the activations' scale, then dmin times it.
+inline __m256 scales_and_mins(__m128i both, const FusedAct& a) {
+  const __m128i halves = _mm_shuffle_epi8(both, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+  return _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_broadcast_ss(a.d));
+}
+
+// y + isum * d_w * d_a, as q8/rows.inl.h defines it.
+inline __m128 add_scaled(__m128 y, __m128i isums, __m128 scales) {
+  return _mm_fmadd_ps(_mm_cvtepi32_ps(isums), scales, y);
+}
+
+// Bytes ahead of the block at hand that are asked for in each row; measured best of 0 to 4096.
+constexpr size_t kPrefetchBytes = 1536;
+
+// Asks for the bytes of a block far ahead to be brought near, a block at a time: in bursts they would fill the queue of
+// outstanding lines and hold up the loads behind them.
+template <size_t kBytes>
+inline void prefetch_block(const FourRows& rows) {
+  for (const uint8_t* p : rows.at) {
+    for (size_t i = 0; i < kBytes; i += 64) __builtin_prefetch(p + kPrefetchBytes + i, 0, 3);
+  }
+}
+
+}  // namespace strata::kernels::STRATA_ISA_NS
+
+#endif

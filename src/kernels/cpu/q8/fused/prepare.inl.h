@@ -1,0 +1,124 @@
+// Activation rows in the order of a type's codes, with the sums that its products need: made once for all weight rows
+// of a call.
+#pragma once
+
+#include "kernels/cpu/q8/fused/act.inl.h"
+
+#if defined(__AVX2__)
+
+namespace strata::kernels::STRATA_ISA_NS {
+
+// Bytes that prepared sums take for each 256 columns.
+constexpr size_t sum_bytes(FusedSums kind) {
+  return kind == FusedSums::kRuns || kind == FusedSums::kOffsets16 ? 64 : 32;
+}
+constexpr size_t kSumBytesMax = 64;
+
+// The parts of a prepared activation row, each a multiple of 64 bytes.
+struct FusedLayout {
+  size_t codes, sums, d, bytes;
+  explicit FusedLayout(int64_t cols) {
+    const size_t blocks = static_cast<size_t>((cols + kSuperCols - 1) / kSuperCols);
+    codes = 0;
+    sums = blocks * kSuperCols;
+    d = sums + blocks * kSumBytesMax;
+    bytes = d + (blocks * 8 * sizeof(float) + 63) / 64 * 64;
+  }
+};
+
+#if defined(__AVX512VBMI__)
+// Of 256 codes, column 0 of each kStride, then column 1 of each, and so on.
+template <int kStride>
+static void transpose_codes(const int8_t* codes, uint8_t* to) {
+  constexpr int kRuns = 64 / kStride;  // of a vector
+  alignas(64) uint8_t index[64];
+  for (int i = 0; i < 64; i++) index[i] = static_cast<uint8_t>(kStride * (i % kRuns) + i / kRuns);
+  for (int part = 0; part < kSuperCols / 64; part++) {
+    alignas(64) uint8_t columns[64];
+    _mm512_store_si512(columns, _mm512_permutexvar_epi8(load512(index), load512(codes + 64 * part)));
+    for (int c = 0; c < kStride; c++) std::memcpy(to + (4 * c + part) * kRuns, columns + c * kRuns, kRuns);
+  }
+}
+#endif
+
+// 256 codes in the type's order.
+static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* to) {
+#if defined(__AVX512VBMI__)
+  if (order.stride == 8) return transpose_codes<8>(codes, to);
+  if (order.stride == 4) return transpose_codes<4>(codes, to);
+#endif
+  for (int i = 0; i < 16; i++) std::memcpy(to + 16 * i, codes + 16 * order.piece[i], 16);
+}
+
+// Prepared sums of 256 columns from the sums of each 16.
+static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const int16_t* sums16, uint8_t* to) {
+  const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
+  int16_t words[32] = {};
+  int32_t offsets[16] = {};
+  float floats[8] = {};
+  switch (kind) {
+    case FusedSums::kNone:
+      return;
+    case FusedSums::kMins32:
+      for (int g = 0; g < 8; g++) words[8 * (g / 4) + 4 + g % 4] = static_cast<int16_t>(sum32(g));
+      std::memcpy(to, words, 32);
+      return;
+    case FusedSums::kPlain32:
+      for (int g = 0; g < 8; g++) words[g] = static_cast<int16_t>(sum32(g));
+      std::memcpy(to, words, 16);
+      return;
+    case FusedSums::kPlain16:
+      std::memcpy(to, sums16, 32);
+      return;
+    case FusedSums::kOffset:
+      for (int g = 0; g < 8; g++) offsets[0] -= offset * sum32(g);
+      std::memcpy(to, offsets, sizeof offsets[0]);
+      return;
+    case FusedSums::kNegated16:
+      for (int g = 0; g < 16; g++) words[g] = static_cast<int16_t>(-sums16[g]);
+      std::memcpy(to, words, 32);
+      return;
+    case FusedSums::kRuns:
+      for (int i = 0; i < 32; i++) {
+        for (int j = 0; j < 8; j++) words[i] = static_cast<int16_t>(words[i] + codes[8 * i + j]);
+      }
+      std::memcpy(to, words, sizeof words);
+      return;
+    case FusedSums::kOffsets16:
+      for (int g = 0; g < 16; g++) offsets[g] = -offset * sums16[g];
+      std::memcpy(to, offsets, sizeof offsets);
+      return;
+    case FusedSums::kOffsets32:
+      for (int g = 0; g < 8; g++) offsets[g] = -offset * sum32(g);
+      std::memcpy(to, offsets, 32);
+      return;
+    case FusedSums::kFloats32:
+      for (int g = 0; g < 8; g++) floats[g] = static_cast<float>(sum32(g));
+      std::memcpy(to, floats, sizeof floats);
+      return;
+  }
+}
+
+// Prepares a whole activation row.
+static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& format, int64_t cols, const ActRow& from,
+                        uint8_t* to) {
+  const FusedLayout at(cols);
+  const int offset = format.kind == ActFormat::kSuper ? format.super.offset : format.block.offset;
+  for (int64_t column = 0; column < cols; column += kSuperCols) {
+    const int64_t left = act_cols(cols) - column;
+    int8_t codes[kSuperCols] = {};
+    int16_t sums[kSuperGroups] = {};
+    std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
+    std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
+    prepare_codes(order, codes, to + at.codes + column);
+    prepare_sums(kind, offset, codes, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
+  }
+  std::memset(to + at.d, 0, at.bytes - at.d);
+  std::memcpy(to + at.d, from.d, static_cast<size_t>(act_scales(format.kind, cols)) * sizeof(float));
+  return {reinterpret_cast<const int8_t*>(to + at.codes), to + at.sums, reinterpret_cast<const float*>(to + at.d),
+          nullptr};
+}
+
+}  // namespace strata::kernels::STRATA_ISA_NS
+
+#endif
