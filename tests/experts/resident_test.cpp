@@ -151,32 +151,35 @@ TEST(Resident, AsksTheFallbackOnceForAllThatItLacks) {
   EXPECT_EQ(copy.fallback->hints.size(), 2u);
 }
 
-TEST(Resident, AnExpertTakesThePlaceOfAnother) {
+TEST(Resident, ExpertsTakeThePlacesOfOthers) {
   TestDevice devices(Where::kHost);
   const ExpertModel m({.n_layers = 2}, numbered_parts());
   Copy copy(m, devices.device(), devices.host(), complement(m, {{{0, 1}, {0, 3}, {1, 0}}}));
   const uint64_t used = devices.host().used_bytes();
-  ASSERT_TRUE(copy.source->replace({0, 1}, {0, 2}).ok());
-  EXPECT_TRUE(copy.source->holds({0, 1}));
-  EXPECT_FALSE(copy.source->holds({0, 2}));
-  const int64_t reads = copy.source->file_reads();
-  expect_numbered(*copy.source->try_lease({0, 1}), m);
-  EXPECT_EQ(copy.source->file_reads(), reads);
-  for (const ExpertKey key : all_keys(m)) expect_numbered(*copy.source->try_lease(key), m);
+  const std::vector<experts::Move> moves = {{{0, 1}, {0, 2}}, {{1, 0}, {1, 3}}};
+  ASSERT_TRUE(copy.source->replace(moves).ok());
+  EXPECT_EQ(copy.fallback->calls.size(), 1u);  // read together
+  const auto expect_moved = [&] {
+    for (const experts::Move& move : moves) {
+      EXPECT_TRUE(copy.source->holds(move.in));
+      EXPECT_FALSE(copy.source->holds(move.out));
+    }
+    const int64_t reads = copy.source->file_reads();
+    for (const ExpertKey key : all_keys(m)) expect_numbered(*copy.source->try_lease(key), m);
+    EXPECT_EQ(copy.source->file_reads(), reads + 3);
+  };
+  expect_moved();
   EXPECT_EQ(devices.host().used_bytes(), used);
 
-  // What fails leaves everything as it was.
-  copy.fallback->failing_calls = 1;
-  EXPECT_FALSE(copy.source->replace({0, 2}, {0, 1}).ok());
-  EXPECT_TRUE(copy.source->holds({0, 1}));
-  EXPECT_FALSE(copy.source->holds({0, 2}));
-  // Bytes that can't be trusted stay outside.
-  copy.fallback->healthy = false;
-  EXPECT_FALSE(copy.source->replace({0, 2}, {0, 1}).ok());
+  copy.fallback->failing_calls = 1;  // leaves everything as it was
+  EXPECT_FALSE(copy.source->replace(std::vector<experts::Move>{{{0, 2}, {0, 1}}}).ok());
+  expect_moved();
+  copy.fallback->healthy = false;  // bytes that can't be trusted stay outside
+  EXPECT_FALSE(copy.source->replace(std::vector<experts::Move>{{{0, 2}, {0, 0}}}).ok());
   EXPECT_FALSE(copy.source->holds({0, 2}));
   copy.fallback->healthy = true;
   for (const ExpertKey key : all_keys(m)) expect_numbered(*copy.source->try_lease(key), m);
-  EXPECT_EQ(copy.stats.get(Counter::kResidentReplaced), 1);
+  EXPECT_EQ(copy.stats.get(Counter::kResidentReplaced), 2);
 }
 
 TEST(Resident, WhatTheFallbackHasInMemoryCanBeTried) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "experts/bulk_load.h"
@@ -152,24 +153,44 @@ void ResidentSource::commit_exchange(ExpertKey out) {
   places_[index(in)] = {};
 }
 
-Status ResidentSource::replace(ExpertKey in, ExpertKey out) {
-  ASSERT(in.layer == out.layer);
-  ASSERT(holds(out));
-  ASSERT(!holds(in));
-  Lease from;
-  RETURN_IF_ERROR(fallback_->fetch({&in, 1}, {&from, 1}));
+Status ResidentSource::replace(std::span<const Move> moves) {
+  const auto most = static_cast<size_t>(std::clamp<int64_t>(fallback_->lease_limit() / 2, 1, kBatch));
+  while (!moves.empty()) {
+    const std::span<const Move> some = moves.first(std::min(most, moves.size()));
+    RETURN_IF_ERROR(replace_some(some));
+    moves = moves.subspan(some.size());
+  }
+  return {};
+}
+
+Status ResidentSource::replace_some(std::span<const Move> moves) {
+  std::array<ExpertKey, kBatch> keys;
+  std::array<Lease, kBatch> leases;
+  for (size_t i = 0; i < moves.size(); i++) {
+    ASSERT(moves[i].in.layer == moves[i].out.layer);
+    ASSERT(holds(moves[i].out));
+    ASSERT(!holds(moves[i].in));
+    keys[i] = moves[i].in;
+  }
+  RETURN_IF_ERROR(fallback_->fetch({keys.data(), moves.size()}, {leases.data(), moves.size()}));
+  for (size_t i = 0; i < moves.size(); i++) {
+    replace_one(leases[i], moves[i].out);
+    const Place place = std::exchange(places_[index(moves[i].out)], {});
+    RETURN_IF_ERROR(fallback_->health());
+    places_[index(moves[i].in)] = place;
+    stats_.add(Counter::kResidentReplaced);
+  }
+  return {};
+}
+
+void ResidentSource::replace_one(const Lease& from, ExpertKey out) {
   const Place to = place(out);
-  const LayerLayout& layer = layout_.layer(in.layer);
+  const LayerLayout& layer = layout_.layer(out.layer);
   const auto bytes = own_buffer(to).write<std::byte>(to.offset, layer.blob_bytes());
   for (size_t i = 0; i < layer.parts.size(); i++) {
     const int part = static_cast<int>(i);
     std::memcpy(bytes.span().data() + layer.part_offset(part), from.part(part), layer.parts[i].bytes);
   }
-  places_[index(out)] = {};
-  RETURN_IF_ERROR(fallback_->health());
-  places_[index(in)] = to;
-  stats_.add(Counter::kResidentReplaced);
-  return {};
 }
 
 device::HostBuffer& ResidentSource::own_buffer(const Place& place) const {

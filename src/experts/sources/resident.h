@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "experts/adapt.h"
 #include "experts/complement.h"
 #include "experts/exchange.h"
 #include "experts/source.h"
@@ -45,10 +46,11 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   void begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) override;
   void cancel_exchange(ExpertKey out) override;
   void commit_exchange(ExpertKey out) override;
-  // `in`, of the same layer and not in the copy, takes the place of `out`, which is: read from the fallback, which has
-  // every expert. Between steps, while no lease of `out` is held and no copy out of it is queued. On failure `in` is
-  // not in the copy, and `out` is unless the fallback's health is what failed.
-  Status replace(ExpertKey in, ExpertKey out);
+  // For each move `in`, which is not in the copy, takes the place of `out`, which is: read from the fallback, which has
+  // every expert. Between steps, while no lease of an `out` is held and no copy out of one is queued. On failure the
+  // moves before it are done, and the others' experts are where they were; after one of the fallback's health, at worst
+  // only in the fallback.
+  Status replace(std::span<const Move> moves);
   // Whether the expert lies in page-locked memory of the copy.
   bool pinned(ExpertKey key) const;
   int64_t n_pinned() const;  // experts
@@ -74,7 +76,10 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   Lease lease(ExpertKey key, const Place& place);
   size_t index(ExpertKey key) const;
   const Place& place(ExpertKey key) const { return places_[index(key)]; }
-  // The bytes of an expert's place in the copy.
+  Status replace_some(std::span<const Move> moves);
+  // Puts the leased expert where `out` was.
+  void replace_one(const Lease& from, ExpertKey out);
+  // The buffer of the copy that the place is in.
   device::HostBuffer& own_buffer(const Place& place) const;
   // Ends the exchange that `out` is part of; the expert that is to make place for it.
   ExpertKey end_exchange(ExpertKey out);
