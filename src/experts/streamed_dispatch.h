@@ -36,7 +36,8 @@ class StreamedDispatch final : public Dispatch {
   // From here on the ring lies in these ring().bytes() bytes. Between steps.
   void use_ring(device::Memory& memory, size_t offset);
 
-  // As Dispatch::run, on a stream that runs what it is given. Waits for buffers and reads expert bytes as it goes.
+  // As Dispatch::run, on a stream that runs what it is given. Waits for buffers and reads expert bytes as it goes, with
+  // the threads of the pool: no host task of another step employs them meanwhile.
   // Experts that cannot be read fail the stream; then the rest of the step, up to finish(), queues nothing.
   void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids, const device::In<float>& weights,
            const device::In<float>& x, const device::InOut<float>& y, const device::In<int32_t>& live,
