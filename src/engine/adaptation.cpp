@@ -1,6 +1,5 @@
 #include "engine/adaptation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -11,28 +10,62 @@ namespace {
 // After a failure so many decisions are left out: a drive or device that has failed once is not asked at every turn.
 constexpr int64_t kPause = 64;
 
+class CacheTier final : public ChangingTier {
+ public:
+  CacheTier(const experts::ExpertCache& cache, std::unique_ptr<experts::ExpertSwaps> swaps)
+      : cache_(cache), swaps_(std::move(swaps)) {}
+  bool holds(experts::ExpertKey key) const override { return cache_.slot(key) >= 0; }
+  bool idle() const override { return swaps_->state() == experts::SwapState::kIdle; }
+  Status begin(std::span<const experts::Move> moves) override { return swaps_->begin(moves); }
+  Status advance() override { return swaps_->advance(); }
+  Status settle() override { return swaps_->settle(); }
+
+ private:
+  const experts::ExpertCache& cache_;
+  std::unique_ptr<experts::ExpertSwaps> swaps_;
+};
+
+class CopyTier final : public ChangingTier {
+ public:
+  explicit CopyTier(experts::ResidentSource& copy) : copy_(copy) {}
+  bool holds(experts::ExpertKey key) const override { return copy_.holds(key); }
+  bool idle() const override { return true; }
+  Status begin(std::span<const experts::Move> moves) override { return copy_.replace(moves); }
+  Status advance() override { return {}; }
+  Status settle() override { return {}; }
+
+ private:
+  experts::ResidentSource& copy_;
+};
+
 }  // namespace
 
-Adaptation::Adaptation(const AdaptationSpec& spec)
-    : cache_(spec.cache),
+template <class Spec>
+Adaptation::Adaptation(const Spec& spec, std::unique_ptr<ChangingTier> tier)
+    : layout_(spec.layout),
       every_(spec.every),
       max_moves_(spec.options.max_moves),
       uses_(spec.prior.model(), spec.options.half_life_rows),
+      tier_(std::move(tier)),
       resident_(spec.prior.model().n_keys()) {
   uses_.begin_with(spec.prior, spec.options.prior_rows, spec.n_used);
 }
 
 Result<std::unique_ptr<Adaptation>> Adaptation::create(const AdaptationSpec& spec) {
-  std::unique_ptr<Adaptation> adaptation(new Adaptation(spec));
-  ASSIGN_OR_RETURN(adaptation->swaps_, experts::ExpertSwaps::create({.device = spec.device,
-                                                                     .compute = spec.compute,
-                                                                     .cache = spec.cache,
-                                                                     .source = spec.source,
-                                                                     .layout = spec.layout,
-                                                                     .stats = spec.stats,
-                                                                     .resident = spec.resident,
-                                                                     .max_moves = spec.options.max_moves}));
-  return adaptation;
+  ASSIGN_OR_RETURN(std::unique_ptr<experts::ExpertSwaps> swaps,
+                   experts::ExpertSwaps::create({.device = spec.device,
+                                                 .compute = spec.compute,
+                                                 .cache = spec.cache,
+                                                 .source = spec.source,
+                                                 .layout = spec.layout,
+                                                 .stats = spec.stats,
+                                                 .resident = spec.resident,
+                                                 .max_moves = spec.options.max_moves}));
+  return std::unique_ptr<Adaptation>(new Adaptation(spec, std::make_unique<CacheTier>(spec.cache, std::move(swaps))));
+}
+
+std::unique_ptr<Adaptation> Adaptation::create(const CopyAdaptationSpec& spec) {
+  return std::unique_ptr<Adaptation>(new Adaptation(spec, std::make_unique<CopyTier>(spec.copy)));
 }
 
 uint64_t Adaptation::bytes_needed(const experts::ExpertLayout& layout, bool resident) {
@@ -45,14 +78,14 @@ void Adaptation::routed(int32_t layer, const device::In<int32_t>& ids) {
   for (int64_t r = 0; r < ids.rows; r++) {
     for (int64_t j = 0; j < ids.cols; j++) {
       const experts::ExpertKey key{layer, ids.row(r)[j]};
-      uses_.note(key, cache_.slot(key) < 0);
+      uses_.note(key, !tier_->holds(key));
     }
   }
 }
 
 void Adaptation::between_steps() {
   steps_++;
-  if (swaps_->state() != experts::SwapState::kIdle) return report(swaps_->advance());
+  if (!tier_->idle()) return report(tier_->advance());
   if (steps_ < every_) return;
   steps_ = 0;
   decide();
@@ -63,19 +96,20 @@ void Adaptation::decide() {
     pause_--;
   } else {
     const experts::RoutedModel& model = uses_.model();
-    std::fill(resident_.begin(), resident_.end(), false);
-    for (const experts::Slot& slot : cache_.plan().slots()) {
-      if (cache_.slot(slot.key) >= 0) resident_[model.index(slot.key)] = true;
+    for (int32_t l = 0; l < static_cast<int32_t>(layout_.layers().size()); l++) {
+      for (int32_t e = 0; e < layout_.layer(l).n_experts; e++) {
+        resident_[model.index({l, e})] = tier_->holds({l, e});
+      }
     }
-    report(swaps_->begin(experts::choose_moves(uses_, resident_, max_moves_)));
+    report(tier_->begin(experts::choose_moves(uses_, resident_, max_moves_)));
   }
   uses_.fade(std::exchange(rows_, 0));
 }
 
 bool Adaptation::settle() {
-  if (swaps_->state() == experts::SwapState::kIdle) return true;
-  report(swaps_->settle());
-  return swaps_->state() == experts::SwapState::kIdle;
+  if (tier_->idle()) return true;
+  report(tier_->settle());
+  return tier_->idle();
 }
 
 void Adaptation::report(const Status& status) {

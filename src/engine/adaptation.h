@@ -1,11 +1,13 @@
-// Moves experts between the device's cache and the host's memory as answers go on: hears how rows are routed, decides
-// every few steps which experts should be cached (experts/adapt.h), and has them change places (experts/swap.h).
+// Moves experts between tiers as answers go on: hears how rows are routed, decides every few steps which experts should
+// be in the faster one (experts/adapt.h), and has them change places: between a device's cache and the host's memory
+// (experts/swap.h), or between the resident copy in RAM and the files, where RAM is the fastest tier there is.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "experts/adapt.h"
+#include "experts/sources/resident.h"
 #include "experts/swap.h"
 
 namespace strata::engine {
@@ -25,12 +27,37 @@ struct AdaptationSpec {
   experts::AdaptOptions options = {};
 };
 
+// The same for a resident copy over files.
+struct CopyAdaptationSpec {
+  experts::ResidentSource& copy;
+  const experts::ExpertLayout& layout;
+  const experts::ExpertProfile& prior;
+  int64_t n_used = 0;
+  int64_t every = 4;
+  // A move costs one read of an expert, and a miss costs one each time: more of them pay than of moves over a link.
+  experts::AdaptOptions options = {.max_moves = 16};
+};
+
+// A tier some of whose experts may change places with others.
+class ChangingTier {
+ public:
+  virtual ~ChangingTier() = default;
+  virtual bool holds(experts::ExpertKey key) const = 0;
+  // Whether no moves are under way.
+  virtual bool idle() const = 0;
+  // As experts::ExpertSwaps.
+  virtual Status begin(std::span<const experts::Move> moves) = 0;
+  virtual Status advance() = 0;
+  virtual Status settle() = 0;
+};
+
 // Used by the thread that runs the steps; routed() by the one that runs their host tasks. What fails costs no request
 // anything: it is said in a warning, experts stay readable where they are, and after a while it is tried again.
 class Adaptation final : public experts::RoutingObserver {
  public:
   // kNoMemory when there is no room for the swaps' buffers.
   static Result<std::unique_ptr<Adaptation>> create(const AdaptationSpec& spec);
+  static std::unique_ptr<Adaptation> create(const CopyAdaptationSpec& spec);
   // What create() allocates, of pinned host memory.
   static uint64_t bytes_needed(const experts::ExpertLayout& layout, bool resident);
 
@@ -41,20 +68,21 @@ class Adaptation final : public experts::RoutingObserver {
   bool settle();
 
  private:
-  explicit Adaptation(const AdaptationSpec& spec);
+  template <class Spec>
+  Adaptation(const Spec& spec, std::unique_ptr<ChangingTier> tier);
   void decide();
   void report(const Status& status);
 
-  experts::ExpertCache& cache_;
+  const experts::ExpertLayout& layout_;
   int64_t every_;
   int64_t max_moves_;
   experts::UseCounts uses_;
-  std::unique_ptr<experts::ExpertSwaps> swaps_;
-  std::vector<bool> resident_;  // [n_layers][n_experts] in the cache
+  std::unique_ptr<ChangingTier> tier_;
+  std::vector<bool> resident_;  // [n_layers][n_experts] in the tier
   int32_t last_layer_ = -1;     // that was heard of
   int64_t rows_ = 0;            // since the last decision
   int64_t steps_ = 0;
-  int64_t pause_ = 0;           // decisions left out after a failure
+  int64_t pause_ = 0;  // decisions left out after a failure
 };
 
 }  // namespace strata::engine
