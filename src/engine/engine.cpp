@@ -27,6 +27,7 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
 Engine::~Engine() {
   // Streams and buffers go before the device they belong to.
   pool_.reset();
+  adaptation_.reset();
   part_.reset();
   source_.reset();
 }
@@ -114,7 +115,9 @@ Status Engine::load() {
                                                             .threads = host_->compute().pool(),
                                                             .stats = stats_}));
   source_ = std::move(opened.source);
+  resident_ = opened.resident;
   source_report_ = std::move(opened.report);
+  if (!config_.expert_profile_save.empty()) routing_.add(counter_.emplace(*request_.profile));
   const model::PartSpec spec{.model = model_,
                              .arch = *arch_,
                              .hp = hp_,
@@ -125,11 +128,33 @@ Status Engine::load() {
                              .stats = stats_,
                              .first = 0,
                              .last = hp_.n_layers,
-                             .slots = placed().slots};
+                             .slots = placed().slots,
+                             .observer = &routing_};
   ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
   const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
   pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
+  return start_adaptation();
+}
+
+Status Engine::start_adaptation() {
+  const int64_t n_cached = placed().slots.n_slots();
+  if (config_.adapt_every == 0 || n_cached == 0 || n_cached == std::ssize(request_.ranking)) return {};
+  ASSIGN_OR_RETURN(adaptation_, Adaptation::create({.device = *device_,
+                                                    .compute = part_->stream(),
+                                                    .cache = *part_->cache(),
+                                                    .source = *source_,
+                                                    .layout = request_.layout,
+                                                    .stats = stats_,
+                                                    .resident = resident_,
+                                                    .prior = *request_.profile,
+                                                    .n_used = hp_.route.n_used,
+                                                    .every = config_.adapt_every}));
+  routing_.add(*adaptation_);
   return {};
+}
+
+Status Engine::save_profile() const {
+  return counter_ ? counter_->profile().save(config_.expert_profile_save) : Status();
 }
 
 std::string Engine::describe() const {
@@ -176,7 +201,9 @@ Status Engine::end_loan() {
 
 Status Engine::settle_loan(bool streams, bool decode) {
   if (loan_overdue_ || decode) RETURN_IF_ERROR(end_loan());
-  return streams ? part_->borrow() : Status();
+  if (streams) RETURN_IF_ERROR(part_->borrow());
+  if (adaptation_ && !part_->lent()) adaptation_->between_steps();
+  return {};
 }
 
 Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
@@ -198,7 +225,8 @@ Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
   ASSERT(n > 0);
   ASSERT(n <= step_limits_.max_rows);
   const bool decode = !in_prompt && n == static_cast<int64_t>(batch.size());
-  const bool streams = !decode && part_->streams(n);
+  // Where experts are stuck on their way to other places, the CPU computes the step.
+  const bool streams = !decode && part_->streams(n) && (!adaptation_ || adaptation_->settle());
   RETURN_IF_ERROR(settle_loan(streams, decode));
   // Only once all can be served does one of them take blocks.
   for (const model::BatchRows& rows : batch) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,9 +11,11 @@
 #include "base/stats.h"
 #include "device/host/host_device.h"
 #include "device/sim/machine.h"
+#include "engine/adaptation.h"
 #include "engine/config.h"
 #include "engine/placing.h"
 #include "experts/slot_plan.h"
+#include "experts/sources/resident.h"
 #include "gguf/gguf.h"
 #include "model/part.h"
 
@@ -49,6 +52,13 @@ class Engine {
   // Ends the loan, if there is one, when no prompt runs any more. What fails is tried again before the next step.
   Status end_loan();
 
+  // Those that hear of the routing of every step from now on. Changed between steps.
+  experts::RoutingObservers& routing() { return routing_; }
+  const experts::RoutedModel& routed_model() const { return request_.profile->model(); }
+  // Writes what config.expert_profile said, and the uses of experts since, to config.expert_profile_save, if it names a
+  // file.
+  Status save_profile() const;
+
   // Asked before every layer of a step; true ends the step with kCancelled. nullptr for never.
   void set_interrupt(std::function<bool()> interrupt) { part_->set_interrupt(std::move(interrupt)); }
 
@@ -72,7 +82,9 @@ class Engine {
   bool reads_files() const;  // in steps, past what RAM holds
   model::PartOptions part_options() const;
   Status load();
-  // Begins or ends the loan as the step needs it.
+  // Has experts change places where some are cached, and not all.
+  Status start_adaptation();
+  // Begins or ends the loan as the step needs it; without one, experts may change places.
   Status settle_loan(bool streams, bool decode);
   Status finish_step();
 
@@ -89,8 +101,12 @@ class Engine {
   std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
   device::Device* device_ = nullptr;                  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
+  experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
+  experts::RoutingObservers routing_;
+  std::optional<experts::ProfileCounter> counter_;  // for config_.expert_profile_save
   std::unique_ptr<model::Part> part_;
+  std::unique_ptr<Adaptation> adaptation_;  // null: experts stay where they are
   std::unique_ptr<model::SequencePool> pool_;
   int64_t rows_in_step_ = 0;
   bool loan_overdue_ = false;  // it could not be ended

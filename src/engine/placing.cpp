@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "base/topology.h"
+#include "engine/adaptation.h"
 #include "experts/sources/direct.h"
 
 namespace strata::engine {
@@ -69,6 +70,9 @@ Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::
   ASSIGN_OR_RETURN(const model::PartBytes bytes,
                    model::Part::measure(spec.model, spec.arch, spec.hp, first, last,
                                         measured_options(spec, layout, device.on_host, cached)));
+  // As if there were a resident copy: the buffers of exchanges are few.
+  const bool adapts = cached && spec.config.adapt_every > 0;
+  const uint64_t swaps = adapts ? Adaptation::bytes_needed(layout, true) : 0;
   return experts::PartNeeds{.device = device.name,
                             .first_layer = first,
                             .last_layer = last,
@@ -77,8 +81,8 @@ Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::
                             .weights_bytes = bytes.weights,
                             .state_bytes = bytes.state,
                             .context_tokens = limits_of(spec.hp, spec.config).state.max_tokens,
-                            .step_bytes = bytes.step,
-                            .host_bytes = bytes.host};
+                            .step_bytes = bytes.step + (device.on_host ? swaps : 0),
+                            .host_bytes = bytes.host + (device.on_host ? 0 : swaps)};
 }
 
 // What each layer takes with all its experts, and the layers at the ends with the embedding and the head.
@@ -91,6 +95,15 @@ Result<std::vector<uint64_t>> layer_bytes(const PlacingSpec& spec, const experts
                   layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts));
   }
   return all;
+}
+
+Result<experts::ExpertProfile> profile_of(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
+  experts::ExpertProfile profile(experts::RoutedModel::of(spec.model, layout));
+  const std::string& path = spec.config.expert_profile;
+  if (path.empty()) return profile;
+  ASSIGN_OR_RETURN(const experts::ExpertProfile given, experts::ExpertProfile::load(real_file_system(), path));
+  RETURN_IF_ERROR(profile.merge(given, path));
+  return profile;
 }
 
 Result<std::vector<int>> run_ends(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
@@ -136,7 +149,8 @@ Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
     ASSIGN_OR_RETURN(experts::PartNeeds needs, measure_part(spec, request.layout, spec.devices[i], first, ends[i]));
     request.parts.push_back(std::move(needs));
   }
-  request.ranking = experts::even_ranking(request.layout);
+  ASSIGN_OR_RETURN(request.profile, profile_of(spec, request.layout));
+  request.ranking = request.profile->ranking(request.layout);
   request.ram_bytes = spec.ram_bytes;
   const auto n_buffers = static_cast<uint64_t>(stage_buffers(spec.hp.route.n_used));
   request.options = {.source = source_of(spec.config.experts),

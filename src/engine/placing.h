@@ -2,12 +2,14 @@
 // nothing is allocated and no tensor is read.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/config.h"
 #include "experts/placement.h"
+#include "experts/profile.h"
 #include "gguf/gguf.h"
 #include "model/part.h"
 
@@ -42,6 +44,7 @@ struct PlacementRequest {
   std::string model;
   experts::ExpertLayout layout;
   std::vector<experts::PartNeeds> parts;
+  std::optional<experts::ExpertProfile> profile;  // empty where none was given
   std::vector<experts::ExpertKey> ranking;
   uint64_t ram_bytes = 0;
   experts::PlacementOptions options;
@@ -59,7 +62,8 @@ struct PlacingSpec {
   uint64_t ram_bytes = 0;
 };
 
-// Experts are ranked evenly. All errors that the metadata and shapes of the model's tensors can give.
+// Experts are ranked by the profile that the configuration names, else evenly. All errors that the profile, and the
+// metadata and shapes of the model's tensors, can give.
 Result<PlacementRequest> placement_request(const PlacingSpec& spec);
 
 // Where to cut layers of these sizes into runs for devices with these budgets, each run in proportion: the ends of the

@@ -16,7 +16,6 @@
 namespace strata::experts {
 
 class ExpertSource;
-class ResidentExchange;
 
 // The right to read one blob. The bytes stay valid while the lease lives, and beyond it until every copy noted with
 // note_async_read has run. Movable; releasing is the destructor's.
@@ -74,9 +73,6 @@ class ExpertSource {
 
   // What it has been waiting for, for longer than a person takes for a moment: "the drive"; else null. Any thread.
   virtual const char* waiting_for() const { return nullptr; }
-
-  // Its side of exchanges with a device's cache (exchange.h); null where every expert is there at any time.
-  virtual ResidentExchange* exchange() { return nullptr; }
 
   // An error once bytes that were handed out can't be trusted (a mapped file was cut). A step asks before it publishes
   // a token.

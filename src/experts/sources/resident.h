@@ -40,8 +40,6 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   int64_t lease_limit() const override { return fallback_->lease_limit(); }
   Status health() const override { return fallback_->health(); }
 
-  ResidentExchange* exchange() override { return this; }
-
   bool holds(ExpertKey key) const override { return place(key).buffer != nullptr; }
   void begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) override;
   void cancel_exchange(ExpertKey out) override;
