@@ -136,19 +136,32 @@ Status Engine::load() {
   return start_adaptation();
 }
 
+// Where a device caches some experts, those adapt; where RAM is the fastest tier and holds some, those do.
 Status Engine::start_adaptation() {
+  if (config_.adapt_every == 0) return {};
+  const int64_t n_experts = std::ssize(request_.ranking);
   const int64_t n_cached = placed().slots.n_slots();
-  if (config_.adapt_every == 0 || n_cached == 0 || n_cached == std::ssize(request_.ranking)) return {};
-  ASSIGN_OR_RETURN(adaptation_, Adaptation::create({.device = *device_,
-                                                    .compute = part_->stream(),
-                                                    .cache = *part_->cache(),
-                                                    .source = *source_,
-                                                    .layout = request_.layout,
-                                                    .stats = stats_,
-                                                    .resident = resident_,
-                                                    .prior = *request_.profile,
-                                                    .n_used = hp_.route.n_used,
-                                                    .every = config_.adapt_every}));
+  const int64_t n_copied = std::ssize(plan_.resident.blobs());
+  if (n_cached > 0 && n_cached < n_experts) {
+    ASSIGN_OR_RETURN(adaptation_, Adaptation::create({.device = *device_,
+                                                      .compute = part_->stream(),
+                                                      .cache = *part_->cache(),
+                                                      .source = *source_,
+                                                      .layout = request_.layout,
+                                                      .stats = stats_,
+                                                      .resident = resident_,
+                                                      .prior = *request_.profile,
+                                                      .n_used = hp_.route.n_used,
+                                                      .every = config_.adapt_every}));
+  } else if (n_cached == 0 && n_copied > 0 && n_copied < n_experts) {
+    adaptation_ = Adaptation::create(CopyAdaptationSpec{.copy = *resident_,
+                                                        .layout = request_.layout,
+                                                        .prior = *request_.profile,
+                                                        .n_used = hp_.route.n_used,
+                                                        .every = config_.adapt_every});
+  } else {
+    return {};
+  }
   routing_.add(*adaptation_);
   return {};
 }

@@ -61,6 +61,7 @@ class Tiers : public testing::TestWithParam<const char*> {
     EXPECT_EQ(stats_.get(Counter::kResidentFileReads) > 0, row.budget || (copy && on_sim));
     // A resident copy on a device with a cache leaves the cache's own experts to the files, once.
     EXPECT_EQ(from_files() > 0, row.place != ExpertPlace::kArena && !(copy && !row.budget && !on_sim));
+    EXPECT_EQ(stats_.get(Counter::kResidentReplaced) > 0, row.budget && !on_sim);
     EXPECT_EQ(stats_.get(Counter::kCacheHits) > 0, on_sim);
     EXPECT_EQ(stats_.get(Counter::kCacheLoans) > 0, on_sim);
     EXPECT_EQ(stats_.get(Counter::kStreamedExperts) > 0, on_sim);
@@ -80,6 +81,7 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
         config.stream_rows = 5;
         config.experts = row.place;
         if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;
+        config.adapt_every = 1;
         SCOPED_TRACE(format("{}, {} on {}", cut_name(cut), row.name, config.device));
         const std::vector<float> found = bits_of(m, config, cut);
         ASSERT_EQ(found.size(), expected.size());
