@@ -192,7 +192,7 @@ TEST_F(SimEngine, WhatDoesNotFitIsSaidBeforeAnythingIsLoaded) {
   config.device = "sim:5MiB";
   config.experts = engine::ExpertPlace::kMapped;
   config.ram_bytes = 64 * kKiB;
-  EXPECT_THAT(refusal(config), HasSubstr("of RAM that may be used"));
+  EXPECT_THAT(refusal(config), HasSubstr("of RAM that it needs beside its experts do not fit into the 64 KiB"));
   config = sim_config(0, 1);
   config.device = "sim:64MiB,64MiB";
   EXPECT_THAT(refusal(config), HasSubstr("one device"));

@@ -165,6 +165,38 @@ TEST_F(Streaming, ACancelledStepEndsItsLoan) {
   EXPECT_TRUE(streams(16));
 }
 
+TEST_F(Streaming, ALoanThatCannotBeEndedIsEndedBeforeTheNextStep) {
+  EngineConfig failing = config();
+  const std::string device = failing.device;
+  // The first point of the device that a prompt does not pass: it is in what comes next, the end of its loan.
+  const auto prompt_passes = [&](int point) {
+    failing.device = format("{}/fail={}", device, point);
+    sequence_.reset();
+    auto opened = Engine::open(*model_, failing, stats_);
+    if (!opened.ok()) return false;
+    engine_ = std::move(opened).value();
+    sequence_.emplace(engine_->make_sequence().value());
+    return step(16).ok();
+  };
+  int before = 1, after = 4096;
+  while (after - before > 1) {
+    const int point = (before + after) / 2;
+    (prompt_passes(point) ? after : before) = point;
+  }
+  failing.device = format("{}/fail={}", device, after);
+  open(failing);
+  ASSERT_TRUE(step(16).ok());
+  const Status status = step(1);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("fault injector"));
+  EXPECT_TRUE(lent());
+  EXPECT_EQ(sequence_->n_tokens(), 16) << "nothing was computed";
+  EXPECT_TRUE(step(16).ok());
+  EXPECT_EQ(counted(Counter::kCacheLoans), 2) << "it ended, and the step borrowed anew";
+  EXPECT_TRUE(step(1).ok());
+  EXPECT_FALSE(lent());
+}
+
 // Requests through the scheduler.
 class Listener final : public engine::RequestListener {
  public:
