@@ -23,7 +23,7 @@ int fail(const Error& error) {
 }
 
 Error unknown_command(const std::string& word) {
-  for (const char* planned : {"serve", "plan", "profile"}) {
+  for (const char* planned : {"serve", "plan"}) {
     if (word == planned) {
       return {ErrorCode::kUnsupported, format("this version does not have the command {} yet; it has {}", word,
                                               command_names())};

@@ -11,7 +11,9 @@
 namespace strata::experts {
 
 struct AdaptOptions {
-  // A use counts half after as many rows. Measured with strata profile replay, see docs/PERFORMANCE.md.
+  // A use counts half after as many rows. Measured on recordings of the demo model with 10, 25 and 50 % of its experts
+  // cached: 32 to 64 hit most (8: 0.5 % less, 512: 1 % less), and 64 moves less than half as many experts as 32. More
+  // frequent decisions, or more moves, gain less than 0.2 %.
   double half_life_rows = 64;
   // What a profile stands for at the start: as many rows, routed as it says.
   double prior_rows = 32;

@@ -13,6 +13,7 @@ extern const Command kDetokenizeCommand;
 extern const Command kQuantizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kBenchCommand;
+extern const Command kProfileCommand;
 extern const Command kSettingsCommand;
 
 }  // namespace strata::cli

@@ -3,9 +3,9 @@
 namespace strata::cli {
 namespace {
 
-const Command* const kRows[] = {&kRunCommand,      &kInspectCommand,    &kEvalCommand,
-                                &kTokenizeCommand, &kDetokenizeCommand, &kQuantizeCommand,
-                                &kTemplateCommand, &kBenchCommand,      &kSettingsCommand};
+const Command* const kRows[] = {&kRunCommand,        &kInspectCommand,  &kEvalCommand,     &kTokenizeCommand,
+                                &kDetokenizeCommand, &kQuantizeCommand, &kTemplateCommand, &kBenchCommand,
+                                &kProfileCommand,    &kSettingsCommand};
 
 }  // namespace
 

@@ -121,6 +121,7 @@ Status answer_once(const Settings& settings, const engine::EngineConfig& config)
   ASSIGN_OR_RETURN(const auto engine, open_engine(settings, *model, config, stats));
   ASSIGN_OR_RETURN(const engine::RequestResult result,
                    write_answer(*engine, *tokenizer, std::move(prompt), params, chat ? "" : text));
+  RETURN_IF_ERROR(engine->save_profile());
   if (settings.on(Key::kStats)) report_stats(stats, result, seed);
   return report_stop(result, settings, engine->context());
 }
@@ -137,6 +138,7 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
       .model = *model, .tokenizer = *tokenizer, .prompts = prompts, .engine = *engine, .stats = stats};
   ASSIGN_OR_RETURN(const auto chat, Chat::create(parts, settings));
   RETURN_IF_ERROR(chat->run());
+  RETURN_IF_ERROR(engine->save_profile());
   if (settings.on(Key::kStats)) write_stderr(stats.to_text());
   return {};
 }
