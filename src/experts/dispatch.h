@@ -71,7 +71,7 @@ class Dispatch {
 
   // Enqueues a hint to the source: these experts are about to be asked for. Changes no result. Each of the two uses of
   // a layer (its own ids, and a guess of them) is always given the same memory.
-  //   ids int32 [rows][k]
+  //   ids int32 [rows][at most k]
   virtual void hint(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                     const device::In<int32_t>& live);
 };

@@ -68,7 +68,7 @@ class HostDispatch final : public Dispatch {
   Status give_hint(const HintTask& hint) {
     keys_.clear();
     for (int64_t r = 0; r < hint.live.data()[0]; r++) {
-      for (int64_t j = 0; j < limits_.n_used; j++) keys_.push_back({hint.layer, hint.ids.row(r)[j]});
+      for (int64_t j = 0; j < hint.ids.cols; j++) keys_.push_back({hint.layer, hint.ids.row(r)[j]});
     }
     source_.hint(keys_);
     return {};

@@ -69,7 +69,7 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
     if (next != nullptr) {
       const device::View<int32_t> ahead = ctx.act.ints(Act::kAheadIds, ctx.rows, hp.route.n_used);
       next->enqueue_router(ctx, ahead, ctx.view(Act::kAheadWeights, hp.route.n_used));
-      ctx.dispatch.hint(ctx.stream, layer + 1, ahead, live);
+      ctx.dispatch.hint(ctx.stream, layer + 1, ahead.columns(0, (hp.route.n_used + 1) / 2), live);
     }
   }
   experts::ExpertFormula formula = formula_;

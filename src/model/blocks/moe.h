@@ -20,7 +20,9 @@ class MoeBlock {
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
   // hidden += experts(normed). `next`: the block of the layer after this one, null for none; with ctx.look_ahead its
-  // router is given this layer's input, which predicts what it will choose well enough to begin to read it.
+  // router is given this layer's input, which predicts what it will choose well enough to begin to read it: the first
+  // half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6 with
+  // all).
   void enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const;
 
  private:
