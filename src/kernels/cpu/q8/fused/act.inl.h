@@ -12,6 +12,9 @@
 namespace strata::kernels::STRATA_ISA_NS {
 
 constexpr int kFusedRows = 4;
+// Columns of the types that take four groups of 32 at a time: the last ones of a row may be fewer. Other types take as
+// many as a block has.
+constexpr int64_t kFourGroupCols = 128;
 
 // The bytes of four rows from some column on.
 struct FourRows {

@@ -9,8 +9,6 @@
 
 namespace strata::kernels::STRATA_ISA_NS {
 
-constexpr int64_t kFourGroupCols = 128;
-
 // Element g of four in lanes 4 * g to 4 * g + 3.
 inline __m512i group_lanes() { return _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0); }
 inline __m512i spread_groups(const void* four) {
@@ -146,7 +144,7 @@ struct FusedNibbles {
     return add_dot4(add_dot4(_mm512_setzero_si512(), low, load512(a.codes)), high, load512(a.codes + 64));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r], a);
     __m512i sums = add_rows(parts);
@@ -173,7 +171,7 @@ struct FusedVectors {
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kOffsets32;
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[2][kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       for (int pair = 0; pair < 2; pair++) {
@@ -246,7 +244,7 @@ struct FusedNvfp4 {
     return _mm512_maskz_mov_ps(_mm512_cmpneq_epi32_mask(x, _mm512_set1_epi32(0x7F)), any);
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r], a);
     const __m512i sums = _mm512_add_epi32(add_rows(parts), spread_groups(a.sums));

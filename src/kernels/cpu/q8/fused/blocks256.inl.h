@@ -47,7 +47,7 @@ struct Fused256Nibbles {
     return _mm256_or_si256(nibbles, _mm256_and_si256(set, _mm256_set1_epi8(16)));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       sums[r] = add_neighbours(_mm256_maddubs_epi16(codes(rows.at[r]), load256(a.codes)));
@@ -91,7 +91,7 @@ struct Fused256Values {
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kNone;
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       sums[r] = add_neighbours(signed_pairs(Type::values(rows.at[r]), a.codes));

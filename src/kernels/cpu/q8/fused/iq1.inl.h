@@ -90,7 +90,7 @@ struct FusedIq1 {
     return sums;
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
     const __m128 d = _mm_mul_ps(Type::d(rows), _mm_set1_ps(0.125f));

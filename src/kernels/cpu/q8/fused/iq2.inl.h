@@ -59,7 +59,7 @@ struct FusedIq2 {
     return Type::total(add_half<1>(add_half<0>(_mm512_setzero_si512(), runs, a), runs, a), runs.scales);
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const __m128i isums = add_pair_lanes(pair(rows.at[0], rows.at[1], a), pair(rows.at[2], rows.at[3], a));
     const __m128 d = _mm_mul_ps(four_f16(rows, 0), _mm_set1_ps(0.125f));
     return add_scaled(y, isums, _mm_mul_ps(d, _mm_set1_ps(*a.d)));

@@ -45,7 +45,7 @@ struct FusedIq3 {
     return _mm512_mullo_epi32(add_half<1>(add_half<0>(_mm512_setzero_si512(), quads, a), quads, a), quads.scales);
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
     const __m128 d = _mm_mul_ps(four_f16(rows, 0), _mm_set1_ps(Type::kFraction));

@@ -34,7 +34,7 @@ struct FusedIq4Xs {
     return _mm512_sub_epi32(bits, _mm512_set1_epi32(32));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const auto head = [&](int r) { return static_cast<long long>(u64_at(rows.at[r])); };
     const __m512i heads = _mm512_zextsi256_si512(_mm256_set_epi64x(head(3), head(2), head(1), head(0)));
     const __m512i even = _mm512_set_epi32(6, 4, 2, 0, 6, 4, 2, 0, 6, 4, 2, 0, 6, 4, 2, 0);

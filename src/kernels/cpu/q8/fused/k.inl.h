@@ -59,7 +59,7 @@ struct FusedK4 {
     }
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const __m512i heads = four_quarters(rows, 0);
     const __m512i scales = group_scales(heads);
     const __m512i words[2] = {_mm512_unpacklo_epi8(scales, _mm512_setzero_si512()),
@@ -121,7 +121,7 @@ struct FusedQ6K {
     return acc;
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
     return add_scaled(y, add_lanes(add_rows(sums)), _mm_mul_ps(four_f16(rows, 208), _mm_set1_ps(*a.d)));

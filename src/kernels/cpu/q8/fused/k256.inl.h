@@ -69,7 +69,7 @@ struct Fused256K4 {
     return sums;
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     __m128i mins[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
@@ -95,7 +95,7 @@ struct Fused256Q2K {
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kPlain16;
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows], mins[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       const Codes groups = load_codes(rows.at[r]);
@@ -130,7 +130,7 @@ struct Fused256Q3K {
     return _mm256_and_si256(moved, _mm256_set1_epi8(4));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       const uint8_t* block = rows.at[r];
@@ -173,7 +173,7 @@ struct Fused256Q6K {
     return sums;
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
     return add_scaled(y, sum_four(sums), _mm_mul_ps(four_f16(rows, 208), _mm_set1_ps(*a.d)));
@@ -213,7 +213,7 @@ struct Fused256Iq4Xs {
     return _mm_sub_epi16(six, _mm_set1_epi16(32));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m256i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       const __m256i words = twice(scales(rows.at[r]));

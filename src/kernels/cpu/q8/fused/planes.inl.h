@@ -36,7 +36,7 @@ struct FusedQ2K {
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kPlain16;
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const __m512i zero = _mm512_setzero_si512();
     const __m512i heads = four_quarters(rows, 0);
     const __m512i scales = low_nibbles(heads), mins = high_nibbles(heads);
@@ -90,7 +90,7 @@ struct FusedQ3K {
                       : _mm512_srlv_epi16(bits, words_index(first - 2, first - 1));
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     const __m512i bytes = scales(rows);
     const __m512i words[2] = {_mm512_srai_epi16(_mm512_unpacklo_epi8(bytes, bytes), 8),
                               _mm512_srai_epi16(_mm512_unpackhi_epi8(bytes, bytes), 8)};
@@ -122,7 +122,7 @@ struct FusedTq20 {
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kOffset;
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       sums[r] = _mm512_setzero_si512();

@@ -39,18 +39,22 @@ static __m128 add_tail(const FourRows& rows, size_t bytes, const FusedAct& a, __
   return Type::add({{copy[0], copy[1], copy[2], copy[3]}}, a, y);
 }
 
+// Sums of four rows with each of n_tokens activation rows. The activations take turns at every block, so that weights
+// are on their way all the time.
 template <class Type>
-inline __m128 four_sums(FourRows rows, int64_t cols, size_t row_bytes, const FusedAct& a) {
-  __m128 y = _mm_setzero_ps();
+inline void four_sums(FourRows rows, int64_t cols, size_t row_bytes, const FusedAct* a, int64_t n_tokens, __m128* y) {
+  for (int64_t t = 0; t < n_tokens; t++) y[t] = _mm_setzero_ps();
   int64_t column = 0;
   for (; column + Type::kCols <= cols; column += Type::kCols) {
     prefetch_block<Type::kBytes>(rows);
-    y = Type::add(rows, act_from<Type>(a, column), y);
+    for (int64_t t = 0; t < n_tokens; t++) y[t] = Type::add(rows, act_from<Type>(a[t], column), y[t]);
     for (const uint8_t*& p : rows.at) p += Type::kBytes;
   }
-  if (column == cols) return y;
-  const size_t whole = static_cast<size_t>(column / Type::kCols) * Type::kBytes;
-  return add_tail<Type>(rows, row_bytes - whole, act_from<Type>(a, column), y);
+  if constexpr (Type::kCols == kFourGroupCols) {
+    if (column == cols) return;
+    const size_t left = row_bytes - static_cast<size_t>(column / Type::kCols) * Type::kBytes;
+    for (int64_t t = 0; t < n_tokens; t++) y[t] = add_tail<Type>(rows, left, act_from<Type>(a[t], column), y[t]);
+  }
 }
 
 // Sums of the rows `first` + q * quarter of a token go where the call wants them, as far as the rows reach.
@@ -66,6 +70,25 @@ inline void store_four(const Q8Out& out, __m128 sums, int64_t token, int64_t fir
   }
 }
 
+// kOne: a is one row. Its own code, since a loop over rows takes registers from it.
+template <class Type, bool kOne>
+static void prepared_product(const Q8Call& call, int64_t row_begin, int64_t row_end, const FusedAct* a,
+                             int64_t n_tokens) {
+  const int64_t n = kOne ? 1 : n_tokens;
+  const size_t row_bytes = static_cast<size_t>(call.packed(0, call.w.cols) - call.packed(0, 0));
+  const int64_t quarter = (row_end - row_begin + kFusedRows - 1) / kFusedRows;
+  for (int64_t first = row_begin; first < row_begin + quarter; first++) {
+    FourRows rows;
+    for (int64_t q = 0; q < kFusedRows; q++) {
+      const int64_t row = first + q * quarter;
+      rows.at[q] = call.packed(row < row_end ? row : row_end - 1, 0);
+    }
+    __m128 y[kFewRows];
+    four_sums<Type>(rows, call.w.cols, row_bytes, a, n, y);
+    for (int64_t t = 0; t < n; t++) store_four(call.out, y[t], t, first, quarter, row_end);
+  }
+}
+
 // A few activation rows, as many as `scratch` holds prepared.
 template <class Type>
 static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
@@ -75,18 +98,8 @@ static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end
                    scratch + static_cast<size_t>(t) * FusedLayout(call.w.cols).bytes);
     if constexpr (requires { Type::make_codebook(); }) a[t].codebook = &Type::make_codebook();
   }
-  const size_t row_bytes = static_cast<size_t>(call.packed(0, call.w.cols) - call.packed(0, 0));
-  const int64_t quarter = (row_end - row_begin + kFusedRows - 1) / kFusedRows;
-  for (int64_t first = row_begin; first < row_begin + quarter; first++) {
-    FourRows rows;
-    for (int64_t q = 0; q < kFusedRows; q++) {
-      const int64_t row = first + q * quarter;
-      rows.at[q] = call.packed(row < row_end ? row : row_end - 1, 0);
-    }
-    for (int64_t t = 0; t < n_tokens; t++) {
-      store_four(call.out, four_sums<Type>(rows, call.w.cols, row_bytes, a[t]), t, first, quarter, row_end);
-    }
-  }
+  if (n_tokens == 1) return prepared_product<Type, true>(call, row_begin, row_end, a, 1);
+  prepared_product<Type, false>(call, row_begin, row_end, a, n_tokens);
 }
 
 struct FusedFormat {

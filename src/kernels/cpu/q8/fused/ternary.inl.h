@@ -51,7 +51,7 @@ struct FusedTq10 {
     return add_digits(sums, times(end, powers), a.codes + 192);
   }
 
-  static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
     for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
     const __m128i isums = _mm_add_epi32(add_lanes(add_rows(sums)), broadcast_sum(a));
