@@ -12,6 +12,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "support/golden.h"
+
 namespace strata::test {
 namespace {
 
@@ -57,11 +59,15 @@ Ends make_stream(Stream stream, bool child_reads) {
 }
 
 std::vector<std::string> child_environment(const ProgramCall& call) {
-  std::vector<std::string> all = {"STRATA_RAM_HEADROOM_GIB=0"};
+  static const TempDir cache;  // for all children, whose files must not stay behind in the user's own
+  std::vector<std::string> all;
+  // Of two variables of one name the first counts.
+  for (const auto& [name, value] : call.environment) all.push_back(name + "=" + value);
+  all.emplace_back("STRATA_RAM_HEADROOM_GIB=0");
+  all.push_back("XDG_CACHE_HOME=" + cache.path());
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (!std::string_view(*variable).starts_with("STRATA_")) all.emplace_back(*variable);
   }
-  for (const auto& [name, value] : call.environment) all.push_back(name + "=" + value);
   return all;
 }
 

@@ -165,7 +165,8 @@ TEST(Placement, WhatDoesNotFitIsSaidWithBothSizes) {
 
   Machine machine = cpu_with(0);
   machine.ram_bytes--;
-  expect_error(machine.plan(), ErrorCode::kNoMemory, {"moe.gguf", "weights 1000 B", "cpu", "--ram-gib"});
+  expect_error(machine.plan(), ErrorCode::kNoMemory,
+               {"moe.gguf", "weights 1000 B", "of RAM that may be used", "--ram-gib"});
   machine.parts = {device_part(2 * kNeeds - 1)};
   machine.ram_bytes = kMiB;
   expect_error(machine.plan(), ErrorCode::kNoMemory, {"moe.gguf", "weights 1000 B", "sim:0", "--ctx"});
@@ -270,7 +271,8 @@ TEST(Placement, IsPrinted) {
   const std::string text = placement_text(machine.input(), machine.plan().value());
   for (const char* row : {"| sim:0 | weights | 1000 B |", "| sim:0 | expert cache |", "| sim:0 | lent to prompts |",
                           "| RAM | resident copy | 18 KiB | 3 |", "| RAM | buffers of direct reads | 6 KiB |",
-                          "| files | direct reads | 42 KiB | 7 |", "96 KiB of experts do not fit"}) {
+                          "| files | direct reads | 42 KiB | 7 |", "96 KiB of experts do not fit",
+                          "lends 4 slots to the prompt path: 0 keep their experts in RAM too; while one runs, 100 %"}) {
     EXPECT_THAT(text, testing::HasSubstr(row));
   }
   EXPECT_THAT(placement_text(machine.input(), machine.plan().value()), testing::Eq(text));

@@ -10,6 +10,7 @@
 #include "cli/bench/system.h"
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
+#include "cli/plan/measured_rates.h"
 #include "cli/streams.h"
 
 namespace strata::cli {
@@ -154,6 +155,7 @@ Status bench_the_system(const Settings& settings) {
     ASSIGN_OR_RETURN(options.cpus, parse_cpu_list(settings.text(Key::kCpus)));
   }
   ASSIGN_OR_RETURN(const SystemReport report, measure_system(options));
+  keep_rates(report);
   return write_stdout(settings.on(Key::kJson) ? system_json(report) : system_text(report));
 }
 

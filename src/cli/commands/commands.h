@@ -14,6 +14,7 @@ extern const Command kQuantizeCommand;
 extern const Command kTemplateCommand;
 extern const Command kBenchCommand;
 extern const Command kProfileCommand;
+extern const Command kPlanCommand;
 extern const Command kSettingsCommand;
 
 }  // namespace strata::cli

@@ -5,7 +5,7 @@ namespace {
 
 const Command* const kRows[] = {&kRunCommand,        &kInspectCommand,  &kEvalCommand,     &kTokenizeCommand,
                                 &kDetokenizeCommand, &kQuantizeCommand, &kTemplateCommand, &kBenchCommand,
-                                &kProfileCommand,    &kSettingsCommand};
+                                &kPlanCommand,       &kProfileCommand,  &kSettingsCommand};
 
 }  // namespace
 
