@@ -33,8 +33,10 @@ struct Benchmark {
 const Benchmark kBenchmarks[] = {
     {"model",
      {Key::kModel, Key::kNPrompt, Key::kNGen, Key::kNThreads, Key::kRepetitions, Key::kAct, Key::kKvType, Key::kCtx,
-      Key::kCpus, Key::kDevice, Key::kExperts, Key::kRamGib, Key::kRamHeadroomGib, Key::kChunk, Key::kDeterministic,
-      Key::kGraph, Key::kIsa, Key::kStats},
+      Key::kCpus, Key::kDevice, Key::kExperts, Key::kResidentExperts, Key::kMmapExperts, Key::kResidentBudgetGib,
+      Key::kStagePin, Key::kIoTimeoutS, Key::kExpertCache, Key::kCacheMinSlots, Key::kPrefillBorrow, Key::kStreamRows,
+      Key::kAdapt, Key::kAdaptEvery, Key::kExpertProfile, Key::kRamGib, Key::kRamHeadroomGib, Key::kChunk,
+      Key::kDeterministic, Key::kGraph, Key::kIsa, Key::kStats},
      bench_a_model},
     {"system", {Key::kFile, Key::kCpus}, bench_the_system},
     {"kernels", {Key::kType, Key::kShape, Key::kNTokens, Key::kRepetitions, Key::kIsa}, bench_the_kernels},
