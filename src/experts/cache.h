@@ -65,8 +65,8 @@ class ExpertCache {
   // when all but min_slots are too small. One loan at a time.
   Result<Loan> lend(uint64_t bytes);
   // Ends the loan: puts the same experts back, and only then are they resident. Whoever used the memory is done with
-  // it. On failure (an expert cannot be read) the loan goes on, but its memory is not to be used any more; restore() may
-  // be called again.
+  // it. On failure (an expert cannot be read) the loan goes on, but its memory is not to be used any more; restore()
+  // may be called again.
   Status restore();
   bool lent() const { return loan_.n_slots > 0; }
 
