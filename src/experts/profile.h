@@ -25,9 +25,9 @@ class ExpertProfile {
   // kBadInput, naming `origin`, when the other one is about another model.
   Status merge(const ExpertProfile& other, const std::string& origin);
 
-  // All experts, the most used first, with a floor for each layer: of any number of experts from the front at least half
-  // are dealt out evenly, to the most used of every layer, and the others go to the most used of all. Experts used
-  // alike, or not at all, come in the order of their numbers. n_experts [n_layers] of each layer.
+  // All experts, the most used first, with a floor for each layer: of any number of experts from the front at least
+  // half are dealt out evenly, to the most used of every layer, and the others go to the most used of all. Experts
+  // used alike, or not at all, come in the order of their numbers. n_experts [n_layers] of each layer.
   std::vector<ExpertKey> ranking(std::span<const int32_t> n_experts) const;
   // The same for the model's layout.
   std::vector<ExpertKey> ranking(const ExpertLayout& layout) const;

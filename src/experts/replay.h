@@ -44,9 +44,9 @@ class ReplayedCache {
   int64_t pairs_ = 0, hits_ = 0, moves_ = 0;
 };
 
-// What can be measured: "fixed" keeps the experts of the start; "adaptive" is what the engine does (adapt.h), with moves
-// that take no time; "lru" replaces at every miss the expert of the layer that was used longest ago, which no link could
-// keep up with: a yardstick.
+// What can be measured: "fixed" keeps the experts of the start; "adaptive" is what the engine does (adapt.h), with
+// moves that take no time; "lru" replaces at every miss the expert of the layer that was used longest ago, which no
+// link could keep up with: a yardstick.
 struct ReplayPolicy {
   const char* name;
   std::unique_ptr<ReplayedCache> (*make)(const ExpertProfile& profile, std::span<const ExpertKey> ranking,

@@ -93,7 +93,8 @@ Status RoutingReader::read_header() {
   Header header{};
   if (file_->size() < sizeof header) return damaged("it is too short");
   RETURN_IF_ERROR(file_->read_exact(0, std::as_writable_bytes(std::span(&header, 1))));
-  if (std::string_view(header.magic, sizeof header.magic) != kRoutingMagic) return damaged("its first bytes are others");
+  const std::string_view magic(header.magic, sizeof header.magic);
+  if (magic != kRoutingMagic) return damaged("its first bytes are others");
   if (header.version != kVersion) return damaged(format("its version is {}, not {}", header.version, kVersion));
   if (header.name_bytes > kMaxRoutedNameBytes || header.name_bytes > file_->size() - sizeof header) {
     return damaged(format("a name of {} bytes", header.name_bytes));

@@ -58,8 +58,8 @@ class ExpertSwaps {
   static uint64_t bytes_needed(const ExpertLayout& layout, int64_t max_moves, bool resident);
 
   SwapState state() const { return state_; }
-  // Starts the moves, at most max_moves, out of and into a cache that nothing is lent of. Only when idle. An error, like
-  // one of advance(), is for people to know: the experts are where the states say.
+  // Starts the moves, at most max_moves, out of and into a cache that nothing is lent of. Only when idle. An error,
+  // like one of advance(), is for people to know: the experts are where the states say.
   Status begin(std::span<const Move> moves);
   // Waits for the copies of the state, then goes on to the next one.
   Status advance();

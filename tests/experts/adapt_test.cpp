@@ -115,7 +115,8 @@ RC_GTEST_PROP(AdaptProperty, MovesKeepTheRules, ()) {
   const int periods = *rc::gen::inRange(1, 4);
   for (int p = 0; p < periods; p++) {
     if (p > 0) uses.fade(*rc::gen::inRange(1, 40));
-    const auto notes = *rc::gen::container<std::vector<int>>(rc::gen::inRange<int>(0, static_cast<int>(resident.size())));
+    const auto n_keys = static_cast<int>(resident.size());
+    const auto notes = *rc::gen::container<std::vector<int>>(rc::gen::inRange<int>(0, n_keys));
     for (const int i : notes) uses.note({i / model.n_experts, i % model.n_experts}, !resident[static_cast<size_t>(i)]);
   }
   const auto max_moves = *rc::gen::inRange<int64_t>(0, 6);

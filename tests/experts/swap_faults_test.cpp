@@ -1,5 +1,5 @@
-// Swaps with a failure at every point: queued work runs when somebody waits for it, so that the n-th point is always the
-// same.
+// Swaps with a failure at every point: queued work runs when somebody waits for it, so that the n-th point is always
+// the same.
 #include <gtest/gtest.h>
 
 #include "experts/swap_rig.h"

@@ -28,8 +28,10 @@ const Action kActions[] = {
 };
 
 const Action* find_action(const std::string& name) {
-  const auto* at = std::find_if(std::begin(kActions), std::end(kActions), [&](const Action& a) { return name == a.name; });
-  return at == std::end(kActions) ? nullptr : at;
+  for (const Action& action : kActions) {
+    if (name == action.name) return &action;
+  }
+  return nullptr;
 }
 
 bool is_one_of(const std::vector<Key>& keys, Key key) { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
@@ -88,8 +90,8 @@ Status profile(const Settings& settings) {
     complete = complete && !(settings.text(Key::kOut).empty() && settings.text(Key::kRoutings).empty());
   }
   if (!complete) {
-    return Error{ErrorCode::kBadInput, format("write strata profile {}{}", action.usage,
-                                              action.computes ? ", with --routings FILE beside or instead of --out" : "")};
+    const char* also = action.computes ? ", with --routings FILE beside or instead of --out" : "";
+    return Error{ErrorCode::kBadInput, format("write strata profile {}{}", action.usage, also)};
   }
   return action.run(settings);
 }

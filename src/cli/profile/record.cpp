@@ -88,7 +88,8 @@ Status record_text(engine::Engine& engine, const Text& text, Recording& recordin
   for (size_t first = 0; first < text.ids.size(); first += step) {
     const size_t n = std::min(step, text.ids.size() - first);
     std::vector<int32_t> window(n + (has_bos ? 1 : 0), text.bos);
-    std::copy_n(text.ids.begin() + static_cast<std::ptrdiff_t>(first), n, window.end() - static_cast<std::ptrdiff_t>(n));
+    const auto from = text.ids.begin() + static_cast<std::ptrdiff_t>(first);
+    std::copy_n(from, n, window.end() - static_cast<std::ptrdiff_t>(n));
     RETURN_IF_ERROR(recording.run(window));
   }
   return {};
