@@ -63,7 +63,7 @@ inline uint64_t u64_at(const uint8_t* p) {
 }
 inline __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 
-// The sum that kOffset prepares.
+// The first of the prepared sums that are int32, in all lanes.
 inline __m128i broadcast_sum(const FusedAct& a) { return _mm_set1_epi32(static_cast<int>(u32_at(a.sums))); }
 
 // A float16 of each row, `offset` bytes behind its place.

@@ -47,8 +47,7 @@ struct FusedIq2 {
                      with_signs(broadcast256(a.codes + 32 * kInRun), negative), runs.scales);
   }
   template <int kHalf>
-  static __m512i add_half(__m512i sums, const RunPair& runs, const FusedAct& a) {
-    const __m512i codes = look_up<Type::kEntries>(codebook(a).half[kHalf], runs.index);
+  static __m512i add_half(__m512i sums, __m512i codes, const RunPair& runs, const FusedAct& a) {
     sums = add_position<kHalf, 0>(sums, codes, runs, a);
     sums = add_position<kHalf, 1>(sums, codes, runs, a);
     sums = add_position<kHalf, 2>(sums, codes, runs, a);
@@ -56,7 +55,11 @@ struct FusedIq2 {
   }
   static __m512i pair(const uint8_t* first, const uint8_t* second, const FusedAct& a) {
     const RunPair runs = Type::runs(first, second);
-    return Type::total(add_half<1>(add_half<0>(_mm512_setzero_si512(), runs, a), runs, a), runs.scales);
+    // Both before the signs, which want mask registers too.
+    const __m512i first_codes = look_up<Type::kEntries>(codebook(a).half[0], runs.index);
+    const __m512i second_codes = look_up<Type::kEntries>(codebook(a).half[1], runs.index);
+    const __m512i sums = add_half<0>(_mm512_setzero_si512(), first_codes, runs, a);
+    return Type::total(add_half<1>(sums, second_codes, runs, a), runs.scales);
   }
 
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
@@ -80,7 +83,7 @@ struct Iq2Xxs {
     const __m512i low = _mm512_permutex2var_epi32(a, even, b);
     const __m512i words = _mm512_permutex2var_epi32(a, _mm512_or_si512(even, _mm512_set1_epi32(1)), b);
     const __m512i sevens = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x352E'2720'150E'0700), words);
-    return {{low, {_mm512_movepi8_mask(low)}}, signs_of_sevens<0>(sevens), top_scales(words)};
+    return {indices_of(low), signs_of_sevens<0>(sevens), top_scales(words)};
   }
   static __m512i add(__m512i sums, __m512i magnitude, __m512i a, __m512i) { return add_dot4(sums, magnitude, a); }
   static __m512i total(__m512i sums, __m512i scales) { return _mm512_mullo_epi32(sums, scales); }
@@ -120,7 +123,7 @@ struct Iq2Xs : Iq2ScaledPairs {
     const __m512i low = _mm512_permutex2var_epi8(a, every_other(0), b);
     const __m512i high = _mm512_permutex2var_epi8(a, every_other(1), b);
     const __mmask64 ninth = _mm512_test_epi8_mask(high, _mm512_set1_epi8(1));
-    return {{low, {_mm512_movepi8_mask(low), ninth}}, signs_of_sevens<1>(high), scales(first + 66, second + 66)};
+    return {indices_of(low, ninth), signs_of_sevens<1>(high), scales(first + 66, second + 66)};
   }
   // 0, 2, 4 to 126, with `first` added.
   static __m512i every_other(int8_t first) {
@@ -150,11 +153,9 @@ struct Iq2S : Iq2ScaledPairs {
                          0x07070707, 0x06060606, 0x05050505, 0x04040404, 0x03030303, 0x02020202, 0x01010101, 0);
     const __m512i upper =
         _mm512_permutexvar_epi8(fourths, _mm512_zextsi128_si512(eight_of_two(first + 66, second + 66)));
-    return {{low,
-             {_mm512_movepi8_mask(low), _mm512_test_epi8_mask(upper, _mm512_set1_epi32(0x40100401)),
-              _mm512_test_epi8_mask(upper, _mm512_set1_epi32(static_cast<int>(0x80200802)))}},
-            two_halves(first + 34, second + 34),
-            scales(first + 74, second + 74)};
+    return {indices_of(low, _mm512_test_epi8_mask(upper, _mm512_set1_epi32(0x40100401)),
+                       _mm512_test_epi8_mask(upper, _mm512_set1_epi32(static_cast<int>(0x80200802)))),
+            two_halves(first + 34, second + 34), scales(first + 74, second + 74)};
   }
 };
 

@@ -36,13 +36,16 @@ struct FusedIq3 {
                     with_signs(load512(a.codes + 64 * kInQuad), negative));
   }
   template <int kHalf>
-  static __m512i add_half(__m512i sums, const Quads& quads, const FusedAct& a) {
-    const __m512i codes = look_up<Type::kEntries>(codebook(a).half[kHalf], quads.index);
+  static __m512i add_half(__m512i sums, __m512i codes, const Quads& quads, const FusedAct& a) {
     return add_position<kHalf, 1>(add_position<kHalf, 0>(sums, codes, quads, a), codes, quads, a);
   }
   static __m512i row(const uint8_t* block, const FusedAct& a) {
     const Quads quads = Type::quads(block);
-    return _mm512_mullo_epi32(add_half<1>(add_half<0>(_mm512_setzero_si512(), quads, a), quads, a), quads.scales);
+    // Both before the signs, which want mask registers too.
+    const __m512i first_codes = look_up<Type::kEntries>(codebook(a).half[0], quads.index);
+    const __m512i second_codes = look_up<Type::kEntries>(codebook(a).half[1], quads.index);
+    const __m512i sums = add_half<0>(_mm512_setzero_si512(), first_codes, quads, a);
+    return _mm512_mullo_epi32(add_half<1>(sums, second_codes, quads, a), quads.scales);
   }
 
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
@@ -66,9 +69,7 @@ struct Iq3Xxs {
     const __m512i low = load512(block + 2);
     const __m512i words = _mm512_maskz_cvtepu32_epi64(0xFF, load256(block + 66));
     const __m512i sevens = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x1515'0E0E'0707'0000), words);
-    return {{low, {_mm512_movepi8_mask(low)}},
-            signs_of_sevens<0>(sevens),
-            top_scales(_mm512_shuffle_epi32(words, _MM_PERM_CCAA))};
+    return {indices_of(low), signs_of_sevens<0>(sevens), top_scales(_mm512_shuffle_epi32(words, _MM_PERM_CCAA))};
   }
 };
 
@@ -89,8 +90,7 @@ struct Iq3S {
     const __m512i nibbles =
         _mm512_rolv_epi32(_mm512_set1_epi32(static_cast<int>(u32_at(block + 106))),
                           _mm512_set_epi32(5, 5, 9, 9, 13, 13, 17, 17, 21, 21, 25, 25, 29, 29, 1, 1));
-    return {{low, {_mm512_movepi8_mask(low), u64_at(block + 66)}},
-            _mm512_or_si512(signs, _mm512_slli_epi16(signs, 8)),
+    return {indices_of(low, u64_at(block + 66)), _mm512_or_si512(signs, _mm512_slli_epi16(signs, 8)),
             _mm512_ternarylogic_epi32(nibbles, _mm512_set1_epi32(0x1E), _mm512_set1_epi32(1), 0xEA)};
   }
 };
