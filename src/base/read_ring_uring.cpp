@@ -45,12 +45,8 @@ class UringRing final : public ReadRing {
     ASSERT(entry != nullptr);  // the ring has as many as may be under way
     const int fd = read.file->descriptor();
     ASSERT(fd >= 0);
-    if (read.into.size() == 1) {
-      const iovec& whole = read.into.front();
-      ::io_uring_prep_read(entry, fd, whole.iov_base, static_cast<unsigned>(whole.iov_len), read.offset);
-    } else {
-      ::io_uring_prep_readv(entry, fd, read.into.data(), static_cast<unsigned>(read.into.size()), read.offset);
-    }
+    // The read that every kernel with io_uring has.
+    ::io_uring_prep_readv(entry, fd, read.into.data(), static_cast<unsigned>(read.into.size()), read.offset);
     ::io_uring_sqe_set_data64(entry, read.id);
     reads_.emplace(read.id, read);
   }

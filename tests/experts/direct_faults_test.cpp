@@ -72,7 +72,7 @@ TEST(DirectFaults, AStallOfTenSecondsIsToldAndSatOut) {
   FaultyRig rig({.at = {{0, Fault::kStall}}, .stall_ns = 10 * kNsPerS});
   std::vector<Lease> leases(2);
   EXPECT_EQ(rig.source->waiting_for(), nullptr);
-  std::thread fetching([&] { EXPECT_TRUE(rig.source->fetch(kTwo, leases).ok()); });
+  Thread fetching([&] { EXPECT_TRUE(rig.source->fetch(kTwo, leases).ok()); });
   rig.clock.wait_for_sleepers(1);
   while (rig.stats.get(Counter::kStageWaits) == 0) std::this_thread::yield();
   EXPECT_EQ(rig.source->waiting_for(), nullptr);
@@ -91,7 +91,7 @@ TEST(DirectFaults, AReadPastTheTimeLimitFailsItsRequestOnly) {
   FaultyRig rig({.at = {{0, Fault::kStall}}, .stall_ns = 1000 * kNsPerS}, 1);
   const ExpertKey key{0, 1};
   Status status;
-  std::thread fetching([&] {
+  Thread fetching([&] {
     Lease lease;
     status = rig.source->fetch({&key, 1}, {&lease, 1});
     EXPECT_FALSE(lease.valid());
@@ -135,9 +135,9 @@ TEST(DirectFaults, AnotherCallsFailureIsNotOnesOwn) {
   const ExpertKey key{0, 1};
   Status first_status, second_status;
   Lease first_lease, second_lease;
-  std::thread first([&] { first_status = source->fetch({&key, 1}, {&first_lease, 1}); });
+  Thread first([&] { first_status = source->fetch({&key, 1}, {&first_lease, 1}); });
   clock.wait_for_sleepers(1);
-  std::thread second([&] { second_status = source->fetch({&key, 1}, {&second_lease, 1}); });
+  Thread second([&] { second_status = source->fetch({&key, 1}, {&second_lease, 1}); });
   while (rig.stats.get(Counter::kStageWaits) < 2) std::this_thread::yield();
   clock.advance_s(1);
   first.join();
@@ -153,7 +153,7 @@ TEST(DirectFaults, ClosingGivesUpHints) {
   FaultyRig rig({.at = {{0, Fault::kStall}}, .stall_ns = kNsPerS});
   rig.source->hint(kTwo);
   rig.clock.wait_for_sleepers(1);
-  std::thread closing([&] { rig.source.reset(); });
+  Thread closing([&] { rig.source.reset(); });
   rig.clock.advance_s(1);
   closing.join();
   EXPECT_EQ(rig.machine->host_bytes(), 0u);

@@ -92,7 +92,7 @@ TEST(DirectSource, AllMissingExpertsAreReadAtOnce) {
   FaultyFileSystem files(rig.model.files.system(), clock, plan);
   const auto source = make(rig.options(files, clock));
   std::vector<Lease> leases(2);
-  std::thread fetching([&] { EXPECT_TRUE(source->fetch(keys_of(0, {0, 2}), leases).ok()); });
+  Thread fetching([&] { EXPECT_TRUE(source->fetch(keys_of(0, {0, 2}), leases).ok()); });
   clock.wait_for_sleepers(6);
   clock.advance_s(1);
   fetching.join();
@@ -113,7 +113,7 @@ TEST(DirectSource, AHintIsReadWhileTheCallerComputes) {
   EXPECT_FALSE(source->try_lease({0, 1}).has_value());
   Lease lease;
   const auto keys = keys_of(0, {1});
-  std::thread fetching([&] { EXPECT_TRUE(source->fetch(keys, {&lease, 1}).ok()); });
+  Thread fetching([&] { EXPECT_TRUE(source->fetch(keys, {&lease, 1}).ok()); });
   while (rig.stats.get(Counter::kStageWaits) == 0) std::this_thread::yield();
   clock.advance_s(1);
   fetching.join();

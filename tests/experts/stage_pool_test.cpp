@@ -136,7 +136,7 @@ TEST_F(StagePoolTest, AFailedFillFreesTheBufferAndTellsTheWaiters) {
   const uint32_t place = pool->claim({0, 0}).place;
   ASSERT_EQ(pool->claim({0, 0}).outcome, Outcome::kComing);
   pool->prepare(place);
-  std::thread waiter([&] {
+  Thread waiter([&] {
     const Status status = pool->wait(place);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().message, "bad block");
@@ -243,7 +243,7 @@ TEST_F(StagePoolTest, RoomThatAHintTakesIsWaitedFor) {
   fill(*pool, leased);
   ASSERT_EQ(pool->claim({0, 1}).outcome, Outcome::kNoRoom);
   std::atomic<bool> room{false};
-  std::thread waiter([&] {
+  Thread waiter([&] {
     EXPECT_TRUE(pool->make_room().ok());
     room = true;
   });
