@@ -29,6 +29,7 @@ Engine::~Engine() {
   pool_.reset();
   adaptation_.reset();
   part_.reset();
+  watch_.reset();
   source_.reset();
 }
 
@@ -117,6 +118,7 @@ Status Engine::load() {
   source_ = std::move(opened.source);
   resident_ = opened.resident;
   source_report_ = std::move(opened.report);
+  if (reads_files()) watch_ = std::make_unique<SourceWatch>(*source_);
   if (!config_.expert_profile_save.empty()) routing_.add(counter_.emplace(*request_.profile));
   const model::PartSpec spec{.model = model_,
                              .arch = *arch_,

@@ -14,6 +14,7 @@
 #include "engine/adaptation.h"
 #include "engine/config.h"
 #include "engine/placing.h"
+#include "engine/source_watch.h"
 #include "experts/slot_plan.h"
 #include "experts/sources/resident.h"
 #include "gguf/gguf.h"
@@ -101,6 +102,7 @@ class Engine {
   std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
   device::Device* device_ = nullptr;                  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
+  std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
   experts::RoutingObservers routing_;

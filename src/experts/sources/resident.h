@@ -39,6 +39,7 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   void hint(std::span<const ExpertKey> keys) override;
   int64_t lease_limit() const override { return fallback_->lease_limit(); }
   Status health() const override { return fallback_->health(); }
+  const char* waiting_for() const override { return fallback_->waiting_for(); }
 
   bool holds(ExpertKey key) const override { return place(key).buffer != nullptr; }
   void begin_exchange(ExpertKey out, ExpertKey in, const device::HostBuffer& bytes, size_t offset) override;
