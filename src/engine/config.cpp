@@ -20,10 +20,10 @@ kernels::KvType kv_type_of(const std::string& name, NumericPath auto_path) {
 }
 
 constexpr std::pair<const char*, ExpertPlace> kPlaces[] = {{"auto", ExpertPlace::kAuto},
-                                                          {"arena", ExpertPlace::kArena},
-                                                          {"resident", ExpertPlace::kResident},
-                                                          {"mapped", ExpertPlace::kMapped},
-                                                          {"direct", ExpertPlace::kDirect}};
+                                                           {"arena", ExpertPlace::kArena},
+                                                           {"resident", ExpertPlace::kResident},
+                                                           {"mapped", ExpertPlace::kMapped},
+                                                           {"direct", ExpertPlace::kDirect}};
 
 // --experts, or one of its short forms, which must not say something else.
 Result<ExpertPlace> expert_place(const Settings& settings) {
@@ -31,12 +31,13 @@ Result<ExpertPlace> expert_place(const Settings& settings) {
   for (const auto& [key, place] : {std::pair{Key::kResidentExperts, "resident"}, {Key::kMmapExperts, "mapped"}}) {
     if (!settings.on(key)) continue;
     if (name != "auto" && name != place) {
-      return Error{ErrorCode::kBadInput, format("--{} and --experts {} contradict each other; give one of them",
-                                                setting(key).name, name)};
+      return Error{ErrorCode::kBadInput,
+                   format("--{} and --experts {} contradict each other; give one of them", setting(key).name, name)};
     }
     name = place;
   }
-  const auto* found = std::find_if(std::begin(kPlaces), std::end(kPlaces), [&](const auto& p) { return name == p.first; });
+  const auto* found =
+      std::find_if(std::begin(kPlaces), std::end(kPlaces), [&](const auto& p) { return name == p.first; });
   ASSERT(found != std::end(kPlaces));
   return found->second;
 }

@@ -37,9 +37,9 @@ struct EngineConfig {
   std::optional<uint64_t> resident_budget_bytes;  // RAM for experts that stay there; absent: what fits
   bool stage_pin = true;                          // page-lock the buffers of direct reads
   int64_t io_timeout_s = 600;                     // of a read of experts
-  uint64_t ram_bytes = 0;                      // RAM the plan may count on; 0: what the system says
-  std::optional<uint64_t> ram_headroom_bytes;  // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
-  int chunk = 512;                             // prompt tokens computed together
+  uint64_t ram_bytes = 0;                         // RAM the plan may count on; 0: what the system says
+  std::optional<uint64_t> ram_headroom_bytes;     // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
+  int chunk = 512;                                // prompt tokens computed together
   bool deterministic = false;
   bool use_graphs = true;
   std::string isa = "auto";

@@ -16,7 +16,7 @@ struct MachineRates {
 
 // What products with weights reach on the CPU of the rate at which its threads can read memory: measured on mid-4g (the
 // table of docs/PERFORMANCE.md).
-inline constexpr double kProductShare = 0.6;
+inline constexpr double kProductShare = 0.75;
 
 // What a token computed alone reads.
 struct TokenNeeds {
