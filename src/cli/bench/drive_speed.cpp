@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <numeric>
 #include <system_error>
 
 #include <fcntl.h>
@@ -20,11 +21,19 @@
 namespace strata::cli {
 namespace {
 
-constexpr uint64_t kPieceBytes = 8 * kMiB;  // of a read; a multiple of every block size
+// Of a read: about the size of an expert's matrix, and a multiple of every block size.
+constexpr uint64_t kPieceBytes = kMiB;
 constexpr uint64_t kMaxBytes = 2 * kGiB;
 constexpr int64_t kMaxDurationNs = 3'000'000'000;
-// Reads under way at once: enough to keep the queue of an SSD filled.
-constexpr int kReaders = 4;
+// Reads under way at once, as many as of experts (experts::DirectOptions::io_depth).
+constexpr int kReaders = 8;
+
+// A step through n places, one of which is at 0, that visits each once and scatters them.
+uint64_t scattering_step(uint64_t n) {
+  uint64_t step = std::max<uint64_t>(n * 5 / 8, 1);
+  while (std::gcd(step, n) != 1) step++;
+  return step;
+}
 
 Error failure(const char* what, const std::string& path, int number) {
   const ErrorCode code = number == ENOENT || number == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
@@ -91,16 +100,18 @@ Result<DriveSpeed> measure_drive(const std::string& path) {
   ASSIGN_OR_RETURN(const Drive drive, Drive::open(path));
   ASSIGN_OR_RETURN(const std::unique_ptr<Pages> pages, Pages::allocate(kReaders * kPieceBytes));
   ThreadPool readers({.n_threads = kReaders});
-  const uint64_t bytes = std::min(drive.bytes(), kMaxBytes);
   std::atomic<uint64_t> read_bytes{0};
   std::atomic<int> error{0};
   const int64_t begin_ns = real_clock().now_ns();
-  const auto n_pieces = static_cast<int64_t>((bytes + kPieceBytes - 1) / kPieceBytes);
-  readers.for_each(n_pieces, 1, [&](int64_t i, int64_t, int worker) {
+  const uint64_t n_pieces = (drive.bytes() + kPieceBytes - 1) / kPieceBytes;
+  const uint64_t step = scattering_step(n_pieces);
+  const auto n_reads = static_cast<int64_t>(std::min(n_pieces, kMaxBytes / kPieceBytes));
+  readers.for_each(n_reads, 1, [&](int64_t i, int64_t, int worker) {
     if (error != 0 || real_clock().now_ns() - begin_ns > kMaxDurationNs) return;
     int failed = 0;
     const auto piece = pages->bytes().subspan(static_cast<size_t>(worker) * kPieceBytes, kPieceBytes);
-    read_bytes += drive.read(static_cast<uint64_t>(i) * kPieceBytes, piece, failed);
+    const uint64_t place = static_cast<uint64_t>(i) * step % n_pieces;
+    read_bytes += drive.read(place * kPieceBytes, piece, failed);
     if (failed != 0) error = failed;
   });
   const int64_t duration_ns = real_clock().now_ns() - begin_ns;

@@ -18,8 +18,8 @@ struct DriveSpeed {
   bool direct = false;
 };
 
-// Reads the beginning of the file, several large pieces at a time, for at most a few seconds and 2 GiB. kNotFound and
-// kBadInput when it is not a file with at least one byte, kIo when it can't be read.
+// Reads scattered pieces of the file as experts are read, of a MiB and eight at a time, for at most a few seconds and
+// 2 GiB. kNotFound and kBadInput when it is not a file with at least one byte, kIo when it can't be read.
 Result<DriveSpeed> measure_drive(const std::string& path);
 
 }  // namespace strata::cli
