@@ -50,6 +50,7 @@ std::string commands(uint32_t scope) {
   add(kScopeTemplate, "template");
   add(kScopeBench, "bench");
   add(kScopePlan, "plan");
+  add(kScopeProfile, "profile");
   return out;
 }
 

@@ -93,12 +93,13 @@
     "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
     "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
   X(kAdapt, "adapt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \
-    "While answers are computed, move the experts that are used most of late into the device's cache")                \
+    "While answers are computed, move the experts that are used most of late into the device's cache, or where "      \
+    "there is none into the resident copy")                                                                           \
   X(kAdaptEvery, "adapt-every", SettingType::kInt, "4", 1, 1048576, "steps", "", kScopeEngine,                        \
     "Steps between two decisions on which experts to move")                                                           \
   X(kExpertProfile, "expert-profile", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                             \
-    "File that says how often experts are used, which decides what lies in the device's cache at the start; see "     \
-    "strata profile; empty for none")                                                                                 \
+    "File that says how often experts are used, which decides what lies in the device's cache and in the resident "   \
+    "copy at the start; see strata profile; empty for none")                                                          \
   X(kExpertProfileSave, "expert-profile-save", SettingType::kText, "", 0, 0, "", "", kScopeRun,                       \
     "File that takes, at the end, what --expert-profile says and how often experts were used since")                  \
   X(kVramBudgetGib, "vram-budget-gib", SettingType::kText, "", 0, 0, "GiB", "", kScopePlan,                           \
@@ -107,7 +108,7 @@
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \
-    "RAM always left free; auto is 4, at most a quarter of what is available")                                        \
+    "RAM left free of what the system says is available; auto is 4, at most a quarter; --ram-gib takes its place")   \
   X(kChunk, "chunk", SettingType::kInt, "512", 1, 8192, "tokens", "", kScopeEngine,                                   \
     "Prompt tokens computed together")                                                                                \
   X(kDeterministic, "deterministic", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                         \

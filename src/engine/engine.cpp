@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "base/topology.h"
 #include "engine/expert_source.h"
 #include "experts/streamed_ring.h"
@@ -20,6 +21,34 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
   // More threads than cores share them as the system sees fit.
   if (options.n_threads > static_cast<int>(options.cpus.size())) options.cpus.clear();
   return options;
+}
+
+// Whether a profile can be written to `path` when all is done: not over a file of another kind, and not into nowhere.
+Status check_profile_output(const std::string& path, const gguf::Model& model) {
+  for (const gguf::Shard& shard : model.shards()) {
+    if (!would_replace(path, shard.path)) continue;
+    return Error{ErrorCode::kBadInput,
+                 format("--expert-profile-save {} would replace {}, which is read; give another name", printable(path),
+                        printable(shard.path))};
+  }
+  FileSystem& files = real_file_system();
+  const bool there = files.exists(path);
+  if (there && files.open(path).ok()) {
+    const Result<experts::ExpertProfile> found = experts::ExpertProfile::load(files, path);
+    if (!found.ok()) {
+      return Error{
+          ErrorCode::kBadInput,
+          format("--expert-profile-save {} would replace a file that is no expert profile ({}); give another name",
+                 printable(path), found.error().message)};
+    }
+  } else if (there && !files.is_directory(path)) {
+    return {};  // a pipe or a device, which is written to as it is
+  }
+  OutputFile trial(path);
+  if (Status status = trial.open(); !status.ok()) {
+    return Error{status.error().code, "--expert-profile-save: " + status.error().message};
+  }
+  return {};
 }
 
 }  // namespace
@@ -47,6 +76,9 @@ Status Engine::choose(const EngineConfig& config) {
   config_ = config;
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
   ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
+  if (!config_.expert_profile_save.empty()) {
+    RETURN_IF_ERROR(check_profile_output(config_.expert_profile_save, model_));
+  }
   const StepAndState limits = limits_of(hp_, config_);
   step_limits_ = limits.step;
   state_limits_ = limits.state;

@@ -40,9 +40,8 @@ Status check_layout(const gguf::Model& model, const experts::ExpertLayout& layou
 
 // Whether all files of the model can be read past the system's cache.
 bool has_direct_reads(const gguf::Model& model) {
-  return std::all_of(model.shards().begin(), model.shards().end(), [](const gguf::Shard& shard) {
-    return real_file_system().open_direct(shard.path).ok();
-  });
+  return std::all_of(model.shards().begin(), model.shards().end(),
+                     [](const gguf::Shard& shard) { return real_file_system().open_direct(shard.path).ok(); });
 }
 
 model::PartOptions measured_options(const PlacingSpec& spec, const experts::ExpertLayout& layout, bool on_host,
@@ -101,8 +100,12 @@ Result<experts::ExpertProfile> profile_of(const PlacingSpec& spec, const experts
   experts::ExpertProfile profile(experts::RoutedModel::of(spec.model, layout));
   const std::string& path = spec.config.expert_profile;
   if (path.empty()) return profile;
-  ASSIGN_OR_RETURN(const experts::ExpertProfile given, experts::ExpertProfile::load(real_file_system(), path));
-  RETURN_IF_ERROR(profile.merge(given, path));
+  const Result<experts::ExpertProfile> given = experts::ExpertProfile::load(real_file_system(), path);
+  Status status = given.ok() ? profile.merge(*given, path) : Status(given.error());
+  if (!status.ok()) {
+    return Error{status.error().code,
+                 format("--expert-profile: {}; strata profile record makes one", status.error().message)};
+  }
   return profile;
 }
 
@@ -121,11 +124,10 @@ Result<std::vector<int>> run_ends(const PlacingSpec& spec, const experts::Expert
 StepAndState limits_of(const model::HParams& hp, const EngineConfig& config) {
   const int64_t context = config.context > 0 ? config.context : std::min(hp.context_length, kAutoContext);
   StepAndState limits;
-  limits.step.max_rows =
-      std::max(static_cast<int>(std::min<int64_t>(config.chunk, context)), config.max_sequences);
+  limits.step.max_rows = std::max(static_cast<int>(std::min<int64_t>(config.chunk, context)), config.max_sequences);
   limits.step.max_outputs = std::min(kMaxOutputs, limits.step.max_rows);
-  limits.state = {.max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints,
-                  .max_tokens = context};
+  limits.state = {
+      .max_sequences = config.max_sequences, .max_checkpoints = config.max_checkpoints, .max_tokens = context};
   return limits;
 }
 
@@ -139,9 +141,8 @@ Result<uint64_t> usable_ram(const EngineConfig& config) {
 Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
   PlacementRequest request;
   request.model = spec.model.path();
-  ASSIGN_OR_RETURN(request.layout,
-                   experts::ExpertLayout::from_model(spec.model, spec.hp.n_layers, spec.hp.dim, spec.hp.expert_ffn,
-                                                     spec.hp.route.n_experts));
+  ASSIGN_OR_RETURN(request.layout, experts::ExpertLayout::from_model(spec.model, spec.hp.n_layers, spec.hp.dim,
+                                                                     spec.hp.expert_ffn, spec.hp.route.n_experts));
   RETURN_IF_ERROR(check_layout(spec.model, request.layout));
   ASSIGN_OR_RETURN(const std::vector<int> ends, run_ends(spec, request.layout));
   for (size_t i = 0; i < ends.size(); i++) {
@@ -167,9 +168,7 @@ std::vector<int> split_layers(std::span<const uint64_t> layer_bytes, std::span<c
   const auto n_layers = static_cast<int>(layer_bytes.size());
   const int n_runs = std::min(n_layers, static_cast<int>(budgets.size()));
   budgets = budgets.first(static_cast<size_t>(n_runs));
-  const auto sum = [](std::span<const uint64_t> values) {
-    return std::accumulate(values.begin(), values.end(), 0.0);
-  };
+  const auto sum = [](std::span<const uint64_t> values) { return std::accumulate(values.begin(), values.end(), 0.0); };
   const double bytes = sum(layer_bytes), budget = sum(budgets);
   std::vector<int> ends;
   int end = 0;

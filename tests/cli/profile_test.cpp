@@ -1,5 +1,7 @@
 // Goal: strata profile as its users meet it: texts recorded, profiles shown and added up, caches measured.
 #include <gmock/gmock.h>
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -93,6 +95,28 @@ TEST_F(Profile, RunsStartFromAProfileAndSaveWhatTheyLearn) {
   EXPECT_GT(load(profile_).total(), before);
   const Outcome plain = strata({"run", tiny_model(), "-p", "one two three", "-n", "8", "--temp", "0", "--no-adapt"});
   EXPECT_EQ(run.out, plain.out);
+}
+
+// Before a word is said: a chat of an hour is not to end in a profile that can't be written.
+TEST_F(Profile, RunsRefusePlacesThatAProfileMustNotTake) {
+  const std::string model = dir_.file("copy.gguf");
+  std::filesystem::copy_file(tiny_model(), model);
+  write_file(dir_.file("notes"), "not a profile\n");
+  const struct {
+    std::string path;
+    int code;
+    const char* text;
+  } rows[] = {{model, 2, "would replace"},
+              {dir_.file("notes"), 2, "no expert profile"},
+              {dir_.file("none/x"), 1, "--expert-profile-save"},
+              {dir_.file("."), 2, "--expert-profile-save"}};
+  for (const auto& row : rows) {
+    const Outcome run = strata({"run", model, "-p", "one", "-n", "2", "--expert-profile-save", row.path});
+    EXPECT_TRUE(refused(run, row.code, row.text)) << row.path;
+  }
+  EXPECT_EQ(read_file(model), read_file(tiny_model()));
+  EXPECT_TRUE(succeeded(strata({"run", model, "-p", "one", "-n", "2", "--expert-profile-save", dir_.file("new")})));
+  EXPECT_GT(load(dir_.file("new")).total(), 0);
 }
 
 TEST_F(Profile, WrongCallsAreRefused) {
