@@ -47,8 +47,7 @@ Status add_ring(const PlacementInput& input, const PartNeeds& needs, std::span<c
   const uint64_t room = needs.budget_bytes - others;
   const uint64_t asked_for = options.cache_slots ? part.slots.bytes() : 0;
   const RingPlan ring = RingPlan::make(input.layout, room - std::min(room, asked_for));
-  ASSIGN_OR_RETURN(SlotPlan slots,
-                   slots_beside(input, ranking, needs.budget_bytes, others + ring.bytes(), wanted));
+  ASSIGN_OR_RETURN(SlotPlan slots, slots_beside(input, ranking, needs.budget_bytes, others + ring.bytes(), wanted));
   part.ring = ring;
   part.slots = std::move(slots);
   return {};
@@ -60,9 +59,9 @@ Result<PartPlacement> place_part(const PlacementInput& input, const PartNeeds& n
   const uint64_t budget = needs.on_host ? input.ram_bytes : needs.budget_bytes;
   if (needs.device_bytes() > budget) {
     return Error{ErrorCode::kNoMemory,
-                 format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk{}", input.model,
-                        needs_text(needs), format_bytes(budget), needs.on_host ? "RAM that may be used" : needs.device,
-                        needs.on_host ? ", or set --ram-gib or --ram-headroom-gib" : "")};
+                 format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk{}", input.model, needs_text(needs),
+                        format_bytes(budget), needs.on_host ? "RAM that may be used" : needs.device,
+                        needs.on_host ? ", or set --ram-gib or --ram-headroom-gib" : ", or give it more memory")};
   }
   const std::vector<ExpertKey> ranking = ranking_of(input, needs);
   const auto n_experts = static_cast<int64_t>(ranking.size());
