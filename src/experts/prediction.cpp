@@ -86,7 +86,7 @@ DecodePrediction predict_decode(const PlacementInput& input, const PlacementPlan
     out.device_s += dense / rates.devices[p] + (device_s >= cpu_s ? device_s : 0);
     out.ram_s += cpu_s > device_s ? cpu_s : 0;
   }
-  out.drive_s = out.file_bytes > 0 ? out.file_bytes / rates.drive : 0;
+  out.drive_s = out.file_bytes > 0 ? out.file_bytes / (rates.drive * kDriveShare) : 0;
   const double computing = out.ram_s + out.device_s;
   out.bound = out.drive_s > computing ? Bound::kDrive : out.ram_s >= out.device_s ? Bound::kRam : Bound::kDevice;
   out.tokens_per_s = 1 / std::max(out.drive_s, computing);

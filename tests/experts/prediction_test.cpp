@@ -7,6 +7,7 @@
 namespace strata::test {
 namespace {
 
+using experts::kDriveShare;
 using experts::Bound;
 using experts::DecodePrediction;
 using experts::kProductShare;
@@ -49,7 +50,7 @@ TEST(Prediction, TheDriveReadsBesideTheComputing) {
   EXPECT_DOUBLE_EQ(out.file_bytes, 2 * kBlob);
   EXPECT_DOUBLE_EQ(out.ram_bytes, 10000 + 4 * kBlob);
   EXPECT_EQ(out.bound, Bound::kDrive);
-  EXPECT_NEAR(out.tokens_per_s, 1e5 / (2 * kBlob), 1e-9);
+  EXPECT_NEAR(out.tokens_per_s, kDriveShare * 1e5 / (2 * kBlob), 1e-9);
   c.rates.drive = 1e9;
   EXPECT_EQ(c.predict().bound, Bound::kRam);
 }

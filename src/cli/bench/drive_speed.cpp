@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kPieceBytes = kMiB;
 constexpr uint64_t kMaxBytes = 2 * kGiB;
 constexpr int64_t kMaxDurationNs = 3'000'000'000;
-// Reads under way at once, as many as of experts (experts::DirectOptions::io_depth).
+// Reads under way at once, about as many as of experts.
 constexpr int kReaders = 8;
 
 // A step through n places, one of which is at 0, that visits each once and scatters them.

@@ -25,8 +25,8 @@ struct DirectOptions {
   int64_t n_buffers = 64;      // stage buffers, each of the largest blob; at least 1
   bool pin = true;             // page-lock them, where that leaves enough RAM free
   // Reads under way at once; 1 to kReadDepthMax. Reads of a matrix are large: a few fill the drive, and with 32 at once
-  // some drives give a quarter less.
-  int io_depth = 8;
+  // some drives give less than with 16.
+  int io_depth = 16;
   int64_t io_timeout_s = 600;  // after which a read fails; > 0
   std::function<Result<uint64_t>()> available_ram = [] { return available_ram_bytes(); };  // asked before page-locking
 };
