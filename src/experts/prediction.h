@@ -17,8 +17,8 @@ struct MachineRates {
 // What products with weights reach on the CPU of the rate at which its threads can read memory: measured on mid-4g (the
 // table of docs/PERFORMANCE.md).
 inline constexpr double kProductShare = 0.75;
-// What steps that read experts from files reach of the rate at which the drive gives scattered pieces to somebody who does
-// nothing else: measured in the same way (bench/results/tiers.md).
+// What steps that read experts from files reach of the rate at which the drive gives scattered pieces to somebody who
+// does nothing else: measured in the same way (bench/results/tiers.md).
 inline constexpr double kDriveShare = 0.6;
 
 // What a token computed alone reads.
