@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/result.h"
 #include "gguf/gguf.h"
 #include "quant/type.h"
@@ -68,9 +69,19 @@ class ExpertLayout {
   const LayerLayout& layer(int32_t layer) const { return layers_[static_cast<size_t>(layer)]; }
   uint64_t total_bytes() const;  // of all blobs, aligned
   size_t largest_blob_bytes() const;
+  // Experts of all layers, and the number of one of them, layer after layer: for arrays with an element for each.
+  size_t n_experts() const { return first_.empty() ? 0 : first_.back() + static_cast<size_t>(layers_.back().n_experts); }
+  size_t index(ExpertKey key) const {
+    ASSERT(key.layer >= 0);
+    ASSERT(static_cast<size_t>(key.layer) < layers_.size());
+    ASSERT(key.expert >= 0);
+    ASSERT(key.expert < layer(key.layer).n_experts);
+    return first_[static_cast<size_t>(key.layer)] + static_cast<size_t>(key.expert);
+  }
 
  private:
   std::vector<LayerLayout> layers_;
+  std::vector<size_t> first_;  // [layers] experts of the layers before
 };
 
 }  // namespace strata::experts

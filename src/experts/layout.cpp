@@ -215,6 +215,7 @@ Result<ExpertLayout> ExpertLayout::from_model(const Model& model, int n_layers, 
       RETURN_IF_ERROR(check_fused_extras(model, prefix));
       layer.n_experts = static_cast<int32_t>(n_experts);
     }
+    layout.first_.push_back(layout.n_experts());
     layout.layers_.push_back(std::move(layer));
   }
   return layout;

@@ -16,6 +16,7 @@ namespace strata::experts {
 // Any thread; two that ask about the same expert at once may both be told yes.
 class ReadAhead {
  public:
+  // The layout outlives it.
   explicit ReadAhead(const ExpertLayout& layout);
 
   // `faults`: page faults so far that waited for the drive (major_page_faults()).
@@ -24,7 +25,7 @@ class ReadAhead {
   bool wanted(ExpertKey key);
 
  private:
-  std::vector<size_t> first_;                      // of each layer
+  const ExpertLayout& layout_;
   std::unique_ptr<std::atomic<int64_t>[]> asked_;  // [experts of all layers] the period it was last asked for in
   std::atomic<int64_t> period_{1};
   std::atomic<int64_t> faults_{0};

@@ -28,14 +28,7 @@ void touch_pages(device::HostBuffer& buffer) {
 
 }  // namespace
 
-StagePool::StagePool(const StagePoolOptions& options) : options_(options) {
-  int32_t n_experts = 0;
-  for (const LayerLayout& layer : options.layout.layers()) {
-    first_expert_.push_back(n_experts);
-    n_experts += layer.n_experts;
-  }
-  where_.assign(static_cast<size_t>(n_experts), -1);
-}
+StagePool::StagePool(const StagePoolOptions& options) : options_(options), where_(options.layout.n_experts(), -1) {}
 
 Result<std::unique_ptr<StagePool>> StagePool::create(const StagePoolOptions& options) {
   ASSERT(options.n_buffers >= 1);
@@ -81,13 +74,7 @@ Result<std::unique_ptr<StagePool::Stage>> StagePool::make_stage() {
   return stage;
 }
 
-int32_t& StagePool::where(ExpertKey key) {
-  ASSERT(key.layer >= 0);
-  ASSERT(static_cast<size_t>(key.layer) < first_expert_.size());
-  ASSERT(key.expert >= 0);
-  ASSERT(key.expert < options_.layout.layer(key.layer).n_experts);
-  return where_[static_cast<size_t>(first_expert_[static_cast<size_t>(key.layer)] + key.expert)];
-}
+int32_t& StagePool::where(ExpertKey key) { return where_[options_.layout.index(key)]; }
 
 void StagePool::enter_layer(int32_t layer) {
   const LockGuard lock(mutex_);
@@ -99,7 +86,7 @@ void StagePool::enter_layer(int32_t layer) {
 // Visits of layers are numbered through all tokens. A layer below the one asked for last is visited by the next token.
 int64_t StagePool::stamp_of(ExpertKey key) const {
   const int64_t token = key.layer < layer_ ? token_ + 1 : token_;
-  return token * static_cast<int64_t>(first_expert_.size()) + key.layer;
+  return token * std::ssize(options_.layout.layers()) + key.layer;
 }
 
 StagePool::Claim StagePool::claim(ExpertKey key) {

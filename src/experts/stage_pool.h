@@ -145,7 +145,6 @@ class StagePool {
   int64_t stamp_of(ExpertKey key) const;
 
   const StagePoolOptions options_;
-  std::vector<int32_t> first_expert_;  // [layers] index into where_ of each layer's first
 
   Mutex growth_mutex_;  // one thread at a time allocates; taken before mutex_
   mutable Mutex mutex_;

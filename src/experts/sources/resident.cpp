@@ -20,14 +20,7 @@ constexpr size_t kBatch = 256;
 }  // namespace
 
 ResidentSource::ResidentSource(const ResidentSpec& spec, std::unique_ptr<ExpertSource> fallback)
-    : layout_(spec.layout), stats_(spec.stats), fallback_(std::move(fallback)) {
-  size_t n_experts = 0;
-  for (const LayerLayout& layer : layout_.layers()) {
-    first_.push_back(n_experts);
-    n_experts += static_cast<size_t>(layer.n_experts);
-  }
-  places_.resize(n_experts);
-}
+    : layout_(spec.layout), stats_(spec.stats), fallback_(std::move(fallback)), places_(layout_.n_experts()) {}
 
 Result<std::unique_ptr<ResidentSource>> ResidentSource::create(const ResidentSpec& spec, const ResidentPlan& plan,
                                                                std::unique_ptr<ExpertSource> fallback) {
@@ -216,12 +209,6 @@ Lease ResidentSource::lease(ExpertKey key, const Place& place) {
   }
   stats_.add(Counter::kResidentLeases);
   return make_lease(key, 0, {parts, layer.parts.size()}, place.buffer);
-}
-
-size_t ResidentSource::index(ExpertKey key) const {
-  ASSERT(key.expert >= 0);
-  ASSERT(key.expert < layout_.layer(key.layer).n_experts);
-  return first_[static_cast<size_t>(key.layer)] + static_cast<size_t>(key.expert);
 }
 
 bool ResidentSource::pinned(ExpertKey key) const {

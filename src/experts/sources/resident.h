@@ -73,7 +73,7 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   Status allocate(const ResidentSpec& spec, size_t bytes);
   Status fetch_batch(std::span<const ExpertKey> keys, std::span<Lease> leases);
   Lease lease(ExpertKey key, const Place& place);
-  size_t index(ExpertKey key) const;
+  size_t index(ExpertKey key) const { return layout_.index(key); }
   const Place& place(ExpertKey key) const { return places_[index(key)]; }
   Status replace_some(std::span<const Move> moves);
   // Puts the leased expert where `out` was.
@@ -88,7 +88,6 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   const ExpertLayout& layout_;
   Stats& stats_;
   std::unique_ptr<ExpertSource> fallback_;
-  std::vector<size_t> first_;        // [layers] experts of the layers before
   std::vector<Place> places_;        // [all experts]
   std::vector<Exchange> exchanges_;  // under way
   std::vector<std::unique_ptr<device::HostBuffer>> buffers_;
