@@ -70,7 +70,9 @@ class ExpertLayout {
   uint64_t total_bytes() const;  // of all blobs, aligned
   size_t largest_blob_bytes() const;
   // Experts of all layers, and the number of one of them, layer after layer: for arrays with an element for each.
-  size_t n_experts() const { return first_.empty() ? 0 : first_.back() + static_cast<size_t>(layers_.back().n_experts); }
+  size_t n_experts() const {
+    return layers_.empty() ? 0 : first_.back() + static_cast<size_t>(layers_.back().n_experts);
+  }
   size_t index(ExpertKey key) const {
     ASSERT(key.layer >= 0);
     ASSERT(static_cast<size_t>(key.layer) < layers_.size());
