@@ -6,22 +6,11 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/output_file.h"
-#include "base/topology.h"
 #include "engine/expert_source.h"
 #include "experts/streamed_ring.h"
 
 namespace strata::engine {
 namespace {
-
-ThreadPoolOptions thread_options(const EngineConfig& config) {
-  const Topology topology = read_topology();
-  ThreadPoolOptions options;
-  options.cpus = config.cpus.empty() ? topology.physical_cores : config.cpus;
-  options.n_threads = config.threads > 0 ? config.threads : static_cast<int>(options.cpus.size());
-  // More threads than cores share them as the system sees fit.
-  if (options.n_threads > static_cast<int>(options.cpus.size())) options.cpus.clear();
-  return options;
-}
 
 // Whether a profile can be written to `path` when all is done: not over a file of another kind, and not into nowhere.
 Status check_profile_output(const std::string& path, const gguf::Model& model) {
@@ -94,21 +83,13 @@ Status Engine::choose(const EngineConfig& config) {
 }
 
 Status Engine::open_devices(uint64_t ram) {
-  ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config_.isa.c_str()));
-  host_ = std::make_unique<device::host::HostDevice>(
-      device::host::HostDeviceOptions{.budget_bytes = ram, .threads = thread_options(config_), .kernels = kernels});
-  device_ = host_.get();
-  if (config_.device == "cpu") return {};
-  device::sim::SimOptions options;
-  options.kernels = kernels;
-  Result<std::unique_ptr<device::sim::SimMachine>> machine = device::sim::make_sim(config_.device, options);
-  if (!machine.ok()) return machine.error();
-  machine_ = std::move(machine).value();
-  if (machine_->n_devices() > 1) {
+  ASSIGN_OR_RETURN(devices_, Devices::open(config_, ram));
+  if (devices_->computing().size() > 1) {
     return Error{ErrorCode::kUnsupported,
                  format("--device {}: a model runs on one device; name one", printable(config_.device))};
   }
-  device_ = &machine_->device(0);
+  host_ = &devices_->host();
+  device_ = devices_->computing().front();
   return {};
 }
 
@@ -220,9 +201,9 @@ std::string Engine::describe() const {
                      format_bytes(plan_.experts_bytes), experts::source_name(plan_.below));
   }
   std::string used = format("{} of RAM in use", format_bytes(host_->used_bytes()));
-  if (machine_) {
+  if (!on_host()) {
     used = format("{} of {} and {} of RAM in use", format_bytes(device_->used_bytes()), device_->name(),
-                  format_bytes(host_->used_bytes() + machine_->host_bytes()));
+                  format_bytes(devices_->host_bytes()));
   }
   return format(
       "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}){}, other weights {}, "
@@ -236,7 +217,7 @@ std::string Engine::describe() const {
 Status Engine::finish_step() {
   Status status = part_->finish();
   if (status.ok()) status = source_->health();
-  if (status.ok() && machine_) status = machine_->health();
+  if (status.ok()) status = devices_->health();
   return status;
 }
 

@@ -9,10 +9,9 @@
 
 #include "base/file.h"
 #include "base/stats.h"
-#include "device/host/host_device.h"
-#include "device/sim/machine.h"
 #include "engine/adaptation.h"
 #include "engine/config.h"
+#include "engine/devices.h"
 #include "engine/placing.h"
 #include "engine/source_watch.h"
 #include "experts/slot_plan.h"
@@ -76,9 +75,9 @@ class Engine {
  private:
   explicit Engine(const gguf::Model& model, Stats& stats) : model_(model), stats_(stats) {}
   Status choose(const EngineConfig& config);
-  // Opens what the engine computes on: the host, which may use `ram`, and with --device sim a simulated device.
+  // Opens what the engine computes on: the host, which may use `ram`, and the device that --device names.
   Status open_devices(uint64_t ram);
-  bool on_host() const { return device_ == host_.get(); }
+  bool on_host() const { return device_ == host_; }
   const experts::PartPlacement& placed() const { return plan_.parts.front(); }
   bool reads_files() const;  // in steps, past what RAM holds
   model::PartOptions part_options() const;
@@ -98,9 +97,9 @@ class Engine {
   experts::PlacementPlan plan_;
   model::StepLimits step_limits_;
   model::StateLimits state_limits_;
-  std::unique_ptr<device::host::HostDevice> host_;
-  std::unique_ptr<device::sim::SimMachine> machine_;  // null on cpu
-  device::Device* device_ = nullptr;                  // that computes the layers
+  std::unique_ptr<Devices> devices_;
+  device::host::HostDevice* host_ = nullptr;
+  device::Device* device_ = nullptr;  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
