@@ -103,16 +103,21 @@ void ReadQueue::submit(std::span<const BlockRead> batch, Urgency urgency) {
 
 void ReadQueue::expedite(uint64_t tag) {
   const LockGuard lock(mutex_);
+  const auto is_of_job = [&](const Read& read) {
+    return std::any_of(read.plan.wanted.begin(), read.plan.wanted.end(), [&](const BlockRead& w) { return w.tag == tag; });
+  };
   auto& likely = lines_[static_cast<size_t>(Urgency::kLikely)];
   for (auto at = likely.begin(); at != likely.end();) {
-    const auto& wanted = (*at)->plan.wanted;
-    if (std::none_of(wanted.begin(), wanted.end(), [&](const BlockRead& w) { return w.tag == tag; })) {
+    if (!is_of_job(**at)) {
       ++at;
       continue;
     }
     (*at)->urgency = Urgency::kNeeded;
     enqueue(std::move(*at));
     at = likely.erase(at);
+  }
+  for (auto& [id, read] : under_way_) {
+    if (is_of_job(*read)) read->urgency = Urgency::kNeeded;
   }
 }
 
@@ -154,17 +159,24 @@ void ReadQueue::tell() {
   }
 }
 
+// A drive shares its rate among the reads it has, and some report none before all are done: what is only likely to be
+// needed would hold up what is.
 void ReadQueue::start_reads() {
-  for (auto& line : lines_) {
-    while (!line.empty() && under_way_.size() < static_cast<size_t>(options_.depth)) {
-      std::unique_ptr<Read> read = std::move(line.front());
-      line.pop_front();
-      if (read->rest.empty()) {
-        read->rest = read->plan.into;
-        read->rest_offset = read->reached = read->plan.offset;
-      }
-      start(std::move(read));
+  start_line(Urgency::kNeeded);
+  const auto needed = [](const auto& entry) { return entry.second->urgency == Urgency::kNeeded; };
+  if (std::none_of(under_way_.begin(), under_way_.end(), needed)) start_line(Urgency::kLikely);
+}
+
+void ReadQueue::start_line(Urgency urgency) {
+  auto& line = lines_[static_cast<size_t>(urgency)];
+  while (!line.empty() && under_way_.size() < static_cast<size_t>(options_.depth)) {
+    std::unique_ptr<Read> read = std::move(line.front());
+    line.pop_front();
+    if (read->rest.empty()) {
+      read->rest = read->plan.into;
+      read->rest_offset = read->reached = read->plan.offset;
     }
+    start(std::move(read));
   }
 }
 

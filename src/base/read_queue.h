@@ -45,8 +45,8 @@ inline constexpr int kReadDepthMax = 1024;
 class ReadQueue {
  public:
   enum class Urgency {
-    kNeeded,   // before everything that is only likely to be needed
-    kLikely,
+    kNeeded,
+    kLikely,  // waits until no needed read is in line or under way
   };
 
   // Opens the files, which BlockRead names by their index. `sink` outlives the queue. Errors are those of
@@ -65,7 +65,7 @@ class ReadQueue {
   // Starts to read. The reads of one tag are one job; the tag may be used again once the job was released. Returns at
   // once. Ranges lie within their files. Any thread.
   void submit(std::span<const BlockRead> batch, Urgency urgency);
-  // What is left to start of that job is kNeeded from now on. Any thread; unknown tags are nothing.
+  // That job is kNeeded from now on. Any thread; unknown tags are nothing.
   void expedite(uint64_t tag);
 
  private:
@@ -100,6 +100,7 @@ class ReadQueue {
   void tell();
   // All below hold the mutex; what there is to tell goes into notices_.
   void start_reads();
+  void start_line(Urgency urgency);
   void start(std::unique_ptr<Read> read);
   void enqueue(std::unique_ptr<Read> read) { lines_[static_cast<size_t>(read->urgency)].push_back(std::move(read)); }
   void take_result(RingResult result);

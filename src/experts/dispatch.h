@@ -69,10 +69,10 @@ class Dispatch {
   // compute everything on the CPU have none.
   virtual StreamedDispatch* streamed() { return nullptr; }
 
-  // Enqueues a hint to the source: these experts are about to be asked for. Changes no result. Each of the two uses of
-  // a layer (its own ids, and a guess of them) is always given the same memory.
-  //   ids int32 [rows][at most k]
-  virtual void hint(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
+  // Enqueues a hint to the source: these experts are about to be asked for, or may be. Changes no result. A layer's
+  // hints of a kind are always given the same memory.
+  //   ids int32 [rows][k], best first
+  virtual void hint(device::Stream& stream, int32_t layer, HintKind kind, const device::In<int32_t>& ids,
                     const device::In<int32_t>& live);
 };
 

@@ -1,7 +1,6 @@
 #include "experts/host_dispatch.h"
 
 #include <array>
-#include <cstdlib>
 
 #include "experts/host_experts.h"
 #include "experts/routing.h"
@@ -37,41 +36,53 @@ class HostDispatch final : public Dispatch {
         .rows = rows().first_rows(x.rows * limits_.n_used), .weights = weights, .ids = ids, .live = live, .x = y});
   }
 
-  void hint(device::Stream& stream, int32_t layer, const In<int32_t>& ids, const In<int32_t>& live) override {
-    stream.wait(stream.host_task(hint_task(layer, ids, live).task));
+  void hint(device::Stream& stream, int32_t layer, HintKind kind, const In<int32_t>& ids,
+            const In<int32_t>& live) override {
+    stream.wait(stream.host_task(hint_task(layer, kind, ids, live).task));
   }
 
  private:
   struct HintTask {
     device::HostTask task;
     int32_t layer;
+    HintKind kind;
     In<int32_t> ids;
     In<int32_t> live;
   };
 
-  HintTask& hint_task(int32_t layer, const In<int32_t>& ids, const In<int32_t>& live) {
-    for (std::unique_ptr<HintTask>& known : hints_[static_cast<size_t>(layer)]) {
-      if (!known) known = std::make_unique<HintTask>(HintTask{{}, layer, ids, live});
-      if (known->ids.memory != ids.memory || known->ids.offset != ids.offset) continue;
-      HintTask* hint = known.get();
-      if (hint->task.run) return *hint;
-      hint->ids.rows = limits_.max_rows;  // the task serves every bucket
-      hint->task = {.name = "expert hint",
-                    .run = [this, hint] { return give_hint(*hint); },
-                    .ranges = {hint->ids.range(false), live.range(false)}};
-      return *hint;
+  HintTask& hint_task(int32_t layer, HintKind kind, const In<int32_t>& ids, const In<int32_t>& live) {
+    std::unique_ptr<HintTask>& slot = hints_[static_cast<size_t>(layer)][static_cast<size_t>(kind)];
+    if (slot) {
+      ASSERT(slot->ids.memory == ids.memory && slot->ids.offset == ids.offset && slot->ids.stride == ids.stride);
+      return *slot;
     }
-    ASSERT(!"a layer's hints come from two places at most");
-    std::abort();
+    slot = std::make_unique<HintTask>(HintTask{{}, layer, kind, ids, live});
+    HintTask* hint = slot.get();
+    hint->ids.rows = limits_.max_rows;  // the task serves every bucket
+    hint->task = {.name = "expert hint",
+                  .run = [this, hint] { return give_hint(*hint); },
+                  .ranges = {hint->ids.range(false), live.range(false)}};
+    return *hint;
   }
 
+  // Most of a guess is right down to the middle of the ranking. Below it an expert is read ahead only where the drive
+  // would have nothing to do while this layer is computed.
   Status give_hint(const HintTask& hint) {
+    const auto k = static_cast<int>(hint.ids.cols);
+    if (hint.kind == HintKind::kCertain) {
+      hint_ranks(hint, 0, k);
+      return {};
+    }
+    size_t n_read = hint_ranks(hint, 0, (k + 1) / 2);
+    for (int rank = (k + 1) / 2; rank < k && n_read == 0; rank++) n_read = hint_ranks(hint, rank, rank + 1);
+    return {};
+  }
+  size_t hint_ranks(const HintTask& hint, int first, int last) {
     keys_.clear();
     for (int64_t r = 0; r < hint.live.data()[0]; r++) {
-      for (int64_t j = 0; j < hint.ids.cols; j++) keys_.push_back({hint.layer, hint.ids.row(r)[j]});
+      for (int rank = first; rank < last; rank++) keys_.push_back({hint.layer, hint.ids.row(r)[rank]});
     }
-    source_.hint(keys_);
-    return {};
+    return source_.hint(keys_, hint.kind);
   }
 
   struct LayerTask {
@@ -120,7 +131,7 @@ class HostDispatch final : public Dispatch {
   std::unique_ptr<HostExperts> experts_;
   std::unique_ptr<device::Buffer> rows_;  // [pairs][dim], row = token * k + rank
   std::vector<std::unique_ptr<LayerTask>> tasks_;
-  std::vector<std::array<std::unique_ptr<HintTask>, 2>> hints_;
+  std::vector<std::array<std::unique_ptr<HintTask>, 2>> hints_;  // [layers][kinds]
   std::vector<ExpertKey> keys_;
 };
 

@@ -80,7 +80,7 @@ Status HostExperts::compute_in_rounds(const Step& step, int64_t lease_limit) {
       missing_.push_back(key);
     }
   }
-  source_.hint(missing_);
+  source_.hint(missing_, HintKind::kCertain);
   if (n_ready > 0) {
     const std::span<Lease> ready(leases_.data(), n_ready);
     begin_round();
@@ -93,7 +93,7 @@ Status HostExperts::compute_in_rounds(const Step& step, int64_t lease_limit) {
     left = left.subspan(round.size());
     begin_round();
     for (const ExpertKey key : round) add_to_round(key);
-    source_.hint(left);
+    source_.hint(left, HintKind::kCertain);
     RETURN_IF_ERROR(fetch_and_compute(step, round_groups(step), round));
   }
   return {};

@@ -22,7 +22,7 @@ void Lease::release() {
   if (source_ != nullptr) std::exchange(source_, nullptr)->release(place_);
 }
 
-void ExpertSource::hint(std::span<const ExpertKey>) {}
+size_t ExpertSource::hint(std::span<const ExpertKey>, HintKind) { return 0; }
 
 Lease ExpertSource::make_lease(ExpertKey key, uint32_t place, std::span<const std::byte* const> parts,
                                const device::HostBuffer* buffer) {

@@ -53,6 +53,9 @@ class Lease {
   const std::byte* parts_[kMaxParts] = {};
 };
 
+// Whether hinted experts will be asked for, or only may be. Reads of guesses stand back for all others.
+enum class HintKind { kCertain, kGuess };
+
 // Yields the bytes of experts. Thread-safe. Must outlive its leases.
 class ExpertSource {
  public:
@@ -65,9 +68,9 @@ class ExpertSource {
   // On failure no lease of the call is held, and the error names the file.
   virtual Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) = 0;
 
-  // The caller is likely to ask for these soon: a source that reads may start to, where that takes nothing away from
-  // others. Never blocks, never fails, and changes no result. Keys may repeat.
-  virtual void hint(std::span<const ExpertKey> keys);
+  // The caller will or may ask for these soon: a source that reads may start to, where that takes nothing away from
+  // others. Returns how many it reads for this call. Never blocks, never fails, and changes no result. Keys may repeat.
+  virtual size_t hint(std::span<const ExpertKey> keys, HintKind kind);
   // How many leases at once it serves with the memory it was given; a caller that holds more makes it grow, or fail.
   virtual int64_t lease_limit() const { return INT64_MAX; }
 

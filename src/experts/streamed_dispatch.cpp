@@ -191,7 +191,7 @@ void StreamedDispatch::hint_after(int32_t layer, int32_t expert) {
     int32_t first = 0;
     gather(layer + 1, first, next_keys_);
   }
-  if (!next_keys_.empty()) spec_.source.hint(next_keys_);
+  if (!next_keys_.empty()) spec_.source.hint(next_keys_, HintKind::kCertain);
 }
 
 void StreamedDispatch::fill(size_t bank, std::span<Lease> leases) {

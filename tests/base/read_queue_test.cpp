@@ -298,6 +298,40 @@ TEST_F(ReadQueueTest, NeededReadsGoFirst) {
   EXPECT_EQ(jobs_.order(), (std::vector<uint64_t>{0, 4, 3, 1, 2}));
 }
 
+// However many reads may be under way, one that is only likely to be needed does not share the drive with one that is;
+// of those that are under way, a job that becomes needed counts as such.
+TEST_F(ReadQueueTest, LikelyReadsStandBackForNeededOnes) {
+  std::atomic<bool> stalled[2] = {true, true};
+  std::atomic<int> n_asked = 0;
+  AskingFiles files(memory_, [&](uint64_t offset, size_t) -> Status {
+    n_asked++;
+    while (offset / (2 * kBlock) < 2 && stalled[offset / (2 * kBlock)]) std::this_thread::yield();
+    return {};
+  });
+  const auto queue = open(files, 4);
+  const auto submit = [&](uint64_t tag, Urgency urgency) {
+    queue->submit(std::vector{requests_.make(tag, tag * 2 * kBlock, 10)}, urgency);
+  };
+  submit(0, Urgency::kNeeded);
+  submit(1, Urgency::kLikely);
+  submit(2, Urgency::kNeeded);
+  EXPECT_TRUE(jobs_.wait(2).ok());
+  EXPECT_EQ(n_asked, 2);
+  stalled[0] = false;
+  EXPECT_TRUE(jobs_.wait(0).ok());
+  while (n_asked < 3) std::this_thread::yield();
+  submit(3, Urgency::kLikely);
+  EXPECT_TRUE(jobs_.wait(3).ok());  // beside another that is likely
+  queue->expedite(1);
+  submit(4, Urgency::kLikely);
+  submit(5, Urgency::kNeeded);
+  EXPECT_TRUE(jobs_.wait(5).ok());
+  EXPECT_EQ(n_asked, 5);
+  stalled[1] = false;
+  EXPECT_TRUE(jobs_.wait(4).ok());
+  EXPECT_EQ(jobs_.order(), (std::vector<uint64_t>{2, 0, 3, 5, 1, 4}));
+}
+
 TEST_F(ReadQueueTest, ClosingGivesUpWhatHasNotStarted) {
   FaultyFileSystem files(memory_, clock_, {.at = {{0, Fault::kStall}}, .stall_ns = kNsPerS});
   auto queue = open(files, 1);

@@ -101,7 +101,10 @@ class LimitedSource final : public experts::ExpertSource {
   const char* name() const override { return "limited"; }
 
   int64_t lease_limit() const override { return limit_; }
-  void hint(std::span<const experts::ExpertKey> keys) override { hinted += static_cast<int>(keys.size()); }
+  size_t hint(std::span<const experts::ExpertKey> keys, experts::HintKind) override {
+    hinted += static_cast<int>(keys.size());
+    return keys.size();
+  }
   std::optional<experts::Lease> try_lease(experts::ExpertKey key) override {
     if (std::find(there_.begin(), there_.end(), key) == there_.end()) return {};
     ready++;

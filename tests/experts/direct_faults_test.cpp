@@ -12,6 +12,7 @@ namespace {
 
 using experts::DirectSource;
 using experts::ExpertKey;
+using experts::HintKind;
 using experts::Lease;
 using testing::HasSubstr;
 
@@ -113,7 +114,7 @@ TEST(DirectFaults, AReadPastTheTimeLimitFailsItsRequestOnly) {
 TEST(DirectFaults, AFailedHintIsNoError) {
   FaultyRig rig({.at = {{0, Fault::kIoError}}});
   const ExpertKey key{0, 1};
-  rig.source->hint({&key, 1});
+  rig.source->hint({&key, 1}, HintKind::kGuess);
   while (rig.stats.get(Counter::kHintsWasted) == 0) std::this_thread::yield();
   Lease lease;
   ASSERT_TRUE(rig.source->fetch({&key, 1}, {&lease, 1}).ok());
@@ -151,7 +152,7 @@ TEST(DirectFaults, AnotherCallsFailureIsNotOnesOwn) {
 // Closing with hints that have not been read: nothing hangs, and no memory is lost.
 TEST(DirectFaults, ClosingGivesUpHints) {
   FaultyRig rig({.at = {{0, Fault::kStall}}, .stall_ns = kNsPerS});
-  rig.source->hint(kTwo);
+  rig.source->hint(kTwo, HintKind::kGuess);
   rig.clock.wait_for_sleepers(1);
   Thread closing([&] { rig.source.reset(); });
   rig.clock.advance_s(1);
@@ -197,7 +198,7 @@ TEST(DirectFaults, ManyThreadsGetTheRightBytesOrAnError) {
       }
       std::vector<Lease> leases(keys.size());
       const Status status = source->fetch(keys, leases);
-      source->hint(next);
+      source->hint(next, HintKind::kGuess);
       if (!status.ok()) {
         n_failed++;
         for (const Lease& lease : leases) EXPECT_FALSE(lease.valid());

@@ -16,6 +16,7 @@ namespace {
 
 using experts::DirectSource;
 using experts::ExpertKey;
+using experts::HintKind;
 using experts::Lease;
 using Form = ExpertSpec::Form;
 using testing::HasSubstr;
@@ -108,7 +109,7 @@ TEST(DirectSource, AHintIsReadWhileTheCallerComputes) {
   plan.probability[static_cast<size_t>(Fault::kStall)] = 1;
   FaultyFileSystem files(rig.model.files.system(), clock, plan);
   const auto source = make(rig.options(files, clock));
-  source->hint(keys_of(0, {1, 1}));
+  source->hint(keys_of(0, {1, 1}), HintKind::kGuess);
   clock.wait_for_sleepers(3);
   EXPECT_FALSE(source->try_lease({0, 1}).has_value());
   Lease lease;
@@ -125,7 +126,7 @@ TEST(DirectSource, AHintIsReadWhileTheCallerComputes) {
 TEST(DirectSource, AHintMakesALaterLeaseAHit) {
   DirectRig rig({.n_layers = 2});
   const auto source = make(rig.options());
-  source->hint(keys_of(1, {0, 3}));
+  source->hint(keys_of(1, {0, 3}), HintKind::kGuess);
   std::optional<Lease> lease;
   while (!(lease = source->try_lease({1, 3}))) std::this_thread::yield();
   EXPECT_TRUE(rig.right(*lease));
@@ -163,7 +164,7 @@ TEST(DirectSource, TheEndOfStartUpGivesBuffersBack) {
     ASSERT_TRUE(source->fetch(keys_of(0, {0, 1, 2, 3, 4, 5, 6, 7}), leases).ok());
     EXPECT_EQ(source->n_buffers(), 8);
   }
-  source->hint(keys_of(0, {0}));
+  source->hint(keys_of(0, {0}), HintKind::kGuess);
   source->end_start_up();
   EXPECT_EQ(source->n_buffers(), 4);
   Lease lease;

@@ -82,6 +82,15 @@ std::vector<float> DispatchRig::run(const Routing& routing, const std::vector<fl
   return result(routing.rows);
 }
 
+void DispatchRig::hint(experts::HintKind kind, const Routing& routing) {
+  live_.at(0, 0) = static_cast<int32_t>(routing.rows);
+  for (int64_t r = 0; r < routing.rows; r++) {
+    ids_.set_row(r, {routing.ids.begin() + r * routing.k, routing.ids.begin() + (r + 1) * routing.k});
+  }
+  dispatch_->hint(*stream_, 0, kind, ids_, live_);
+  EXPECT_TRUE(stream_->synchronize().ok());
+}
+
 std::vector<float> DispatchRig::result(int64_t rows) const {
   std::vector<float> out;
   for (int64_t r = 0; r < rows; r++) out.insert(out.end(), y_.row(r), y_.row(r) + model_.spec.dim);

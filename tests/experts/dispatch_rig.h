@@ -38,6 +38,8 @@ class DispatchRig {
   // The same with the stream's answer; the stream is ready for the next run afterwards.
   Status try_run(const Routing& routing, const std::vector<float>& x, const std::vector<float>& y);
   std::vector<float> result(int64_t rows) const;
+  // Tells the source what the layer will, or may, ask for.
+  void hint(experts::HintKind kind, const Routing& routing);
 
   experts::ExpertSource& source() { return *source_; }
   device::host::HostDevice& device() { return device_; }

@@ -1,6 +1,7 @@
 // What Dispatch computes: against doubles, for every form of experts and any routing, with bits that depend on nothing
 // but the row; and what becomes of a step whose experts can't be read.
 #include <cstring>
+#include <set>
 
 #include "experts/counting_source.h"
 #include "experts/dispatch_rig.h"
@@ -91,6 +92,44 @@ TEST(Dispatch, RoundsGiveTheSameBits) {
     EXPECT_GE(source.hinted, source.fetched);
     EXPECT_EQ(rig.stats.get(Counter::kExpertRows), (1 + 8 + 3) * options.k);
   }
+}
+
+// Notes the experts of hints, and reads those that it lacks.
+class HintedSource final : public CountingSource {
+ public:
+  explicit HintedSource(std::set<int32_t> lacks) : lacks_(std::move(lacks)) {}
+  size_t hint(std::span<const experts::ExpertKey> keys, experts::HintKind kind) override {
+    size_t n = 0;
+    for (const experts::ExpertKey key : keys) {
+      hinted.push_back(key.expert);
+      n += lacks_.contains(key.expert) ? 1 : 0;
+    }
+    kinds.insert(kind);
+    return n;
+  }
+  std::vector<int32_t> hinted;
+  std::set<experts::HintKind> kinds;
+
+ private:
+  std::set<int32_t> lacks_;
+};
+
+// A guess is believed down to the middle of each row's ranking, and below it until there is one expert to read.
+TEST(Dispatch, GuessesGoOnUntilThereIsSomethingToRead) {
+  const ExpertModel model({.dim = 36, .ffn = 70, .n_experts = 12}, random_parts({.dim = 36, .ffn = 70}, 5));
+  const Routing routing{2, 5, {0, 1, 2, 3, 4, 6, 7, 8, 9, 10}, std::vector<float>(10, 1.0f)};
+  const auto hinted = [&](const std::set<int32_t>& lacks, experts::HintKind kind) {
+    HintedSource source(lacks);
+    DispatchRig rig(model, {.max_rows = 4, .k = 5}, &source);
+    rig.hint(kind, routing);
+    EXPECT_EQ(source.kinds, std::set{kind});
+    return source.hinted;
+  };
+  using experts::HintKind;
+  EXPECT_EQ(hinted({8}, HintKind::kGuess), (std::vector<int32_t>{0, 1, 2, 6, 7, 8}));
+  EXPECT_EQ(hinted({9, 10}, HintKind::kGuess), (std::vector<int32_t>{0, 1, 2, 6, 7, 8, 3, 9}));
+  EXPECT_EQ(hinted({}, HintKind::kGuess), (std::vector<int32_t>{0, 1, 2, 6, 7, 8, 3, 9, 4, 10}));
+  EXPECT_EQ(hinted({0}, HintKind::kCertain), routing.ids);
 }
 
 TEST(Dispatch, ManyRowsGoThroughSeveralTokenTiles) {

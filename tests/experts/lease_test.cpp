@@ -8,6 +8,7 @@ namespace strata::test {
 namespace {
 
 using experts::ExpertKey;
+using experts::HintKind;
 using experts::Lease;
 
 TEST(Lease, ADefaultOneHoldsNothing) {
@@ -118,7 +119,7 @@ TEST(Lease, SaysWhereAPartLiesInAHostBuffer) {
 TEST(Lease, ASourceThatReadsNothingTakesHintsAndAnyNumberOfLeases) {
   CountingSource source;
   const ExpertKey keys[] = {{0, 1}, {0, 1}};
-  source.hint(keys);
+  source.hint(keys, HintKind::kGuess);
   EXPECT_EQ(source.given(), 0);
   EXPECT_EQ(source.lease_limit(), INT64_MAX);
 }

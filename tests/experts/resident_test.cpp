@@ -17,6 +17,7 @@ using experts::CachedKeys;
 using experts::ExpertCache;
 using experts::ExpertKey;
 using experts::ExpertSource;
+using experts::HintKind;
 using experts::Lease;
 using experts::PartKind;
 using experts::ResidentPlan;
@@ -64,7 +65,10 @@ class Fallback final : public ExpertSource {
     if (failing_calls > 0 && --failing_calls == 0) return Error{ErrorCode::kIo, "cannot read moe.gguf"};
     return mapped_->fetch(keys, leases);
   }
-  void hint(std::span<const ExpertKey> keys) override { hints.insert(hints.end(), keys.begin(), keys.end()); }
+  size_t hint(std::span<const ExpertKey> keys, HintKind) override {
+    hints.insert(hints.end(), keys.begin(), keys.end());
+    return keys.size();
+  }
   int64_t lease_limit() const override { return 7; }
   Status health() const override { return healthy ? Status() : Error{ErrorCode::kIo, "moe.gguf was cut"}; }
 
@@ -145,9 +149,9 @@ TEST(Resident, AsksTheFallbackOnceForAllThatItLacks) {
   EXPECT_EQ(copy.fallback->calls.size(), 1u);  // nothing was missing
   EXPECT_EQ(copy.source->lease_limit(), 7);
 
-  copy.source->hint(keys);
+  copy.source->hint(keys, HintKind::kGuess);
   EXPECT_EQ(copy.fallback->hints, (std::vector<ExpertKey>{{0, 1}, {0, 3}}));
-  copy.source->hint(std::span(keys).first(1));
+  copy.source->hint(std::span(keys).first(1), HintKind::kGuess);
   EXPECT_EQ(copy.fallback->hints.size(), 2u);
 }
 
@@ -213,7 +217,7 @@ TEST(Resident, ServesMoreExpertsAtOnceThanItAsksFor) {
     expect_numbered(leases[i], m);
   }
   EXPECT_EQ(copy.source->file_reads(), 600);
-  copy.source->hint(keys);
+  copy.source->hint(keys, HintKind::kGuess);
   EXPECT_EQ(copy.fallback->hints.size(), 600u);
 }
 

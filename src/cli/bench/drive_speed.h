@@ -18,7 +18,7 @@ struct DriveSpeed {
   bool direct = false;
 };
 
-// Reads scattered pieces of the file as experts are read, of a MiB and eight at a time, for at most a few seconds and
+// Reads scattered pieces of the file as experts are read, of a MiB and sixteen at a time, for at most a few seconds and
 // 2 GiB. kNotFound and kBadInput when it is not a file with at least one byte, kIo when it can't be read.
 Result<DriveSpeed> measure_drive(const std::string& path);
 

@@ -97,12 +97,13 @@ class Direct final : public DirectSource, private ReadSink {
     return status;
   }
 
-  void hint(std::span<const ExpertKey> keys) override {
+  size_t hint(std::span<const ExpertKey> keys, HintKind kind) override {
     std::vector<Coming> reads;
     for (const ExpertKey& key : keys) {
       if (const auto place = pool_->claim_for_hint(key)) reads.push_back({key, *place, 0, true});
     }
-    start(reads, ReadQueue::Urgency::kLikely);
+    start(reads, kind == HintKind::kGuess ? ReadQueue::Urgency::kLikely : ReadQueue::Urgency::kNeeded);
+    return reads.size();
   }
 
   const char* waiting_for() const override {

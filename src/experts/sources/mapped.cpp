@@ -26,16 +26,11 @@ class MappedSource final : public PermanentSource {
     return {};
   }
 
-  void hint(std::span<const ExpertKey> keys) override {
-    read_ahead_.note_faults(major_page_faults());
-    for (const ExpertKey key : keys) {
-      if (read_ahead_.wanted(key)) ask_for(key);
-    }
-  }
+  size_t hint(std::span<const ExpertKey> keys, HintKind) override { return ask_for_all(keys); }
 
   // All that is missing of the keys' pages is on its way before the first of them is touched.
   Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
-    hint(keys);
+    ask_for_all(keys);
     return PermanentSource::fetch(keys, leases);
   }
 
@@ -50,6 +45,16 @@ class MappedSource final : public PermanentSource {
   }
 
  private:
+  size_t ask_for_all(std::span<const ExpertKey> keys) {
+    size_t n = 0;
+    read_ahead_.note_faults(major_page_faults());
+    for (const ExpertKey key : keys) {
+      if (!read_ahead_.wanted(key)) continue;
+      ask_for(key);
+      n++;
+    }
+    return n;
+  }
   void ask_for(ExpertKey key) {
     for (const BlobPart& part : layout_.layer(key.layer).parts) {
       const BlobPart::Place& place = part.places[static_cast<size_t>(key.expert)];

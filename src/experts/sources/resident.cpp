@@ -112,15 +112,16 @@ Status ResidentSource::fetch_batch(std::span<const ExpertKey> keys, std::span<Le
   return {};
 }
 
-void ResidentSource::hint(std::span<const ExpertKey> keys) {
+size_t ResidentSource::hint(std::span<const ExpertKey> keys, HintKind kind) {
   std::array<ExpertKey, kBatch> missing;
-  size_t n = 0;
+  size_t n = 0, n_read = 0;
   for (const ExpertKey key : keys) {
     if (holds(key)) continue;
     missing[n++] = key;
-    if (n == kBatch) fallback_->hint({missing.data(), std::exchange(n, 0)});
+    if (n == kBatch) n_read += fallback_->hint({missing.data(), std::exchange(n, 0)}, kind);
   }
-  if (n > 0) fallback_->hint({missing.data(), n});
+  if (n > 0) n_read += fallback_->hint({missing.data(), n}, kind);
+  return n_read;
 }
 
 // A table of places is all there is: leases follow it from the next one on.

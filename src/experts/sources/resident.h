@@ -36,7 +36,7 @@ class ResidentSource final : public ExpertSource, public ResidentExchange {
   const char* name() const override { return "resident"; }
   std::optional<Lease> try_lease(ExpertKey key) override;
   Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override;
-  void hint(std::span<const ExpertKey> keys) override;
+  size_t hint(std::span<const ExpertKey> keys, HintKind kind) override;
   int64_t lease_limit() const override { return fallback_->lease_limit(); }
   Status health() const override { return fallback_->health(); }
   const char* waiting_for() const override { return fallback_->waiting_for(); }

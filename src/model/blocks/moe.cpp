@@ -65,11 +65,11 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
   const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
   enqueue_router(ctx, ids, weights);
   if (ctx.look_ahead) {
-    ctx.dispatch.hint(ctx.stream, layer, ids, live);
+    ctx.dispatch.hint(ctx.stream, layer, experts::HintKind::kCertain, ids, live);
     if (next != nullptr) {
       const device::View<int32_t> ahead = ctx.act.ints(Act::kAheadIds, ctx.rows, hp.route.n_used);
       next->enqueue_router(ctx, ahead, ctx.view(Act::kAheadWeights, hp.route.n_used));
-      ctx.dispatch.hint(ctx.stream, layer + 1, ahead.columns(0, (hp.route.n_used + 1) / 2), live);
+      ctx.dispatch.hint(ctx.stream, layer + 1, experts::HintKind::kGuess, ahead, live);
     }
   }
   experts::ExpertFormula formula = formula_;
