@@ -1,4 +1,4 @@
-"""What compare.py and startup.py share: calls of programs, the machine, tables. Python standard library only."""
+"""What compare.py, startup.py and drive.py share: calls of programs, the machine, tables. Python standard library only."""
 import dataclasses
 import datetime
 import os
@@ -129,6 +129,14 @@ def parts_of(path):
         return [path]
     return sorted(p for p in path.parent.iterdir()
                   if re.fullmatch(re.escape(match.group(1)) + r"\d{5}" + re.escape(match.group(2)), p.name))
+
+
+def drop_from_cache(model):
+    """The clean pages of a file leave the cache; those that somebody has mapped stay."""
+    for path in parts_of(model):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def today():

@@ -6,7 +6,6 @@ what the kernel says of the process (ru_maxrss): mapped pages of the file that w
 """
 import argparse
 import dataclasses
-import os
 import pathlib
 import shlex
 import statistics
@@ -21,14 +20,6 @@ class Contender:
     command: list
     runs: dict = dataclasses.field(default_factory=lambda: {"warm": [], "cold": []})
     failure: str = ""
-
-
-def drop_from_cache(model):
-    """The clean pages of a file leave the cache; those that somebody has mapped stay."""
-    for path in common.parts_of(model):
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def warm_up(model):
@@ -91,7 +82,7 @@ def measure(contender, state, options):
     if contender.failure:
         return
     if state == "cold":
-        drop_from_cache(options.model)
+        common.drop_from_cache(options.model)
         left = cached_bytes(options.model)
         if left:
             print(f"{left / 1e6:.0f} MB of the model are still in the cache", file=sys.stderr)

@@ -137,6 +137,7 @@ void ReadQueue::work() {
       if (!jobs_.empty()) wait_ns = kLatenessCheckNs;
       over = stop_ && under_way_.empty();
     }
+    ring_->flush();  // those who are told now may take the core from this thread
     tell();
     if (over) return;
     ring_->wait(wait_ns, results);

@@ -31,8 +31,9 @@ struct RingResult {
 class ReadRing {
  public:
   virtual ~ReadRing() = default;
-  // At most as many at once as the ring was made for. The read runs from the next wait() on at the latest.
+  // At most as many at once as the ring was made for. The read runs from the next flush() on at the latest.
   virtual void start(const RingRead& read) = 0;
+  virtual void flush() = 0;
   // Adds the results that are there, waiting for the first until max_wait_ns have passed (less than 0: for ever) or
   // wake() was called since the last wait() ended.
   virtual void wait(int64_t max_wait_ns, std::vector<RingResult>& results) = 0;

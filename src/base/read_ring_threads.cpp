@@ -30,6 +30,8 @@ class ThreadRing final : public ReadRing {
     work_arrived_.notify_one();
   }
 
+  void flush() override {}
+
   void wait(int64_t max_wait_ns, std::vector<RingResult>& results) override {
     const LockGuard lock(mutex_);
     const auto over = [this] { return woken_ || !results_.empty(); };

@@ -51,8 +51,10 @@ class UringRing final : public ReadRing {
     reads_.emplace(read.id, read);
   }
 
+  // What the system does not take (EAGAIN, EBUSY) stays in the ring.
+  void flush() override { ::io_uring_submit(&ring_); }
+
   void wait(int64_t max_wait_ns, std::vector<RingResult>& results) override {
-    ::io_uring_submit(&ring_);  // what it does not take (EAGAIN, EBUSY) stays in the ring
     if (::io_uring_cq_ready(&ring_) == 0) block(max_wait_ns);
     io_uring_cqe* done = nullptr;
     while (::io_uring_peek_cqe(&ring_, &done) == 0) {

@@ -1,4 +1,4 @@
-// Goal: bench/compare.sh and bench/startup.sh put the right numbers into their tables and go on when a rival fails. The
+// Goal: bench/compare.sh, startup.sh and drive.sh put the right numbers into their tables and go on when a rival fails. The
 // rivals are scripts that print made-up speeds.
 #include <filesystem>
 
@@ -120,6 +120,20 @@ TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
     EXPECT_FALSE(has(outcome, "| " + program + " | failed")) << outcome.out;
   }
   EXPECT_TRUE(has(outcome, "| bad | failed | - | failed | - | exit code 4 |")) << outcome.out;
+}
+
+// The bound follows from the rates around each run: 30 and 50, then 50 and 70, at 10 bytes a token.
+TEST_F(BenchScripts, DecodingFromTheDriveIsHeldAgainstTheDrive) {
+  write_file(dir_.file("rate"), "10");
+  const std::string ours = script("ours", "rate=" + dir_.file("rate") + R"(
+    [ "$2" = system ] && { n=$(($(cat $rate) + 20)); echo $n > $rate; echo "{\"drive\": {\"bytes_per_second\": $n}}"; } &&
+      exit
+    echo '{"tests": [{"tokens_per_second": {"median": 3}, "drive_bytes_per_token": 10}]}')");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/drive.sh", tiny_model(), "--strata", ours, "--rounds", "2"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| 1 | 0.00 | 0.0 | 4.00 | 3.00 | 75 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| 2 | 0.00 | 0.0 | 6.00 | 3.00 | 50 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "--experts direct")) << outcome.out;
 }
 
 }  // namespace

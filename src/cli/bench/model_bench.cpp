@@ -28,12 +28,15 @@ class EngineBench {
     result.kind = kind;
     result.n_tokens = n_tokens;
     for (int i = 0; i <= repetitions_; i++) {
+      const int64_t read_before = stats_.get(Counter::kFileReadBytes);
       ASSIGN_OR_RETURN(const Run run, run_once(kind, n_tokens));
       if (i == 0) continue;
+      result.drive_bytes += static_cast<uint64_t>(stats_.get(Counter::kFileReadBytes) - read_before);
       result.durations_ns.push_back(run.duration_ns);
       result.bytes += run.bytes;
     }
     result.bytes /= static_cast<uint64_t>(repetitions_);
+    result.drive_bytes /= static_cast<uint64_t>(repetitions_);
     return result;
   }
 

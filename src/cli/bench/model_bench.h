@@ -32,11 +32,13 @@ struct TestResult {
   int threads = 0;
   std::vector<int64_t> durations_ns;    // of each repetition
   uint64_t bytes = 0;                   // that a repetition reads at the least, in the mean; see Traffic
+  uint64_t drive_bytes = 0;             // that a repetition reads of experts past the system's cache, in the mean
   double ceiling_bytes_per_second = 0;  // of reading with the same threads
 
   std::string name() const;  // "pp512", "tg64"
   Spread tokens_per_second() const;
   double bytes_per_token() const { return static_cast<double>(bytes) / static_cast<double>(n_tokens); }
+  double drive_bytes_per_token() const { return static_cast<double>(drive_bytes) / static_cast<double>(n_tokens); }
   double bytes_per_second() const { return bytes_per_token() * tokens_per_second().median; }
 };
 

@@ -26,16 +26,17 @@ class TextReporter final : public ModelBenchReporter {
                    static_cast<double>(note.load_ns) / kGiga, ceiling.threads, ceiling.bytes_per_second / kGiga,
                    format_bytes(ceiling.buffer_bytes), ceiling.reduced ? " (there is no RAM for more)" : "",
                    format_bytes(ceiling.huge_bytes));
-    text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling |\n"
-            "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: |\n";
+    text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling | drive MB/token |\n"
+            "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: | -------------: |\n";
     return write_stdout(text);
   }
   Status test_done(const TestResult& result) override {
     const Spread speed = result.tokens_per_second();
     return write_stdout(
-        format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>8.0f} % |\n",
+        format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>8.0f} % | {:>14.1f} |\n",
                result.name(), result.threads, speed.median, speed.min, speed.max, result.bytes_per_token() / kMega,
-               result.bytes_per_second() / kGiga, 100 * result.bytes_per_second() / result.ceiling_bytes_per_second));
+               result.bytes_per_second() / kGiga, 100 * result.bytes_per_second() / result.ceiling_bytes_per_second,
+               result.drive_bytes_per_token() / kMega));
   }
   Status finish() override { return {}; }
 
@@ -62,6 +63,7 @@ Json test_json(const TestResult& result) {
           {"tokens_per_second", {{"median", speed.median}, {"min", speed.min}, {"max", speed.max}}},
           {"bytes_per_token", result.bytes_per_token()},
           {"bytes_per_second", result.bytes_per_second()},
+          {"drive_bytes_per_token", result.drive_bytes_per_token()},
           {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
 }
 

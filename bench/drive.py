@@ -1,0 +1,82 @@
+"""Decoding with experts on the drive, beside what the drive gives, as markdown.
+
+Measures in turn how fast the drive reads (strata bench system --file MODEL) and how fast the model decodes (strata
+bench), with the model's files dropped from the system's cache before each. The bound of a round is the drive's rate, the
+mean of the measurements before and after it, over the bytes that a token reads. Flags after -- are those of strata bench.
+"""
+import argparse
+import json
+import pathlib
+import shlex
+import statistics
+import sys
+
+import common
+
+
+def parse_arguments(words):
+    parser = argparse.ArgumentParser(
+        prog="drive.sh", usage="%(prog)s MODEL [options] [-- FLAGS OF STRATA BENCH]", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path, metavar="MODEL")
+    parser.add_argument("--strata", type=pathlib.Path, default=common.default_strata())
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--n-gen", "-n", type=int, default=64)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
+    cut = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:cut])
+    options.flags = words[cut + 1:] or ["--experts", "direct"]
+    if options.rounds < 1 or options.threads < 1 or options.n_gen < 1:
+        parser.error("rounds, threads and tokens are at least 1")
+    if not options.model.is_file():
+        parser.error(f"{options.model}: no such file")
+    options.model = common.absolute(options.model)
+    options.strata = common.absolute(options.strata)
+    return options
+
+
+def measured(command, options):
+    """What a command prints as JSON, with nothing of the model in the system's cache."""
+    common.drop_from_cache(options.model)
+    print(shlex.join(command), file=sys.stderr, flush=True)
+    result = common.call(command, options.timeout)
+    if result.failure:
+        sys.exit(f"{shlex.join(command)}: {result.failure}")
+    return json.loads(result.out)
+
+
+def report(rounds, commands, options):
+    text = f"# Decoding from the drive\n\nDate {common.today()}; Strata {common.our_commit()}; {options.machine}.\n"
+    text += f"Model: {common.file_line(options.model)}. Nothing of it was in the system's cache.\n\n"
+    text += common.table(
+        ["round", "drive, GB/s", "MB of the drive a token", "bound, tokens/s", "tokens/s", "of the bound"],
+        [[str(i + 1), f"{r['rate'] / 1e9:.2f}", f"{r['bytes'] / 1e6:.1f}", f"{r['bound']:.2f}", f"{r['speed']:.2f}",
+          f"{100 * r['speed'] / r['bound']:.0f} %"] for i, r in enumerate(rounds)])
+    shares = [100 * r["speed"] / r["bound"] for r in rounds]
+    text += f"\nMedians: {common.spread([r['speed'] for r in rounds])} tokens/s, "
+    text += f"{common.spread(shares, 0)} % of the bound.\n\nCommands:\n\n"
+    return text + "".join(common.shown(command) for command in commands)
+
+
+def main():
+    options = parse_arguments(sys.argv[1:])
+    options.machine = common.machine()
+    drive = [str(options.strata), "bench", "system", "--file", str(options.model), "--buffer-mib", "64", "--json"]
+    decode = [str(options.strata), "bench", str(options.model), "-p", "0", "-n", str(options.n_gen), "-r", "1",
+              "-t", str(options.threads), "--json"] + options.flags
+    rates = [measured(drive, options)["drive"]["bytes_per_second"]]
+    rounds = []
+    for _ in range(options.rounds):
+        test = measured(decode, options)["tests"][0]
+        rates.append(measured(drive, options)["drive"]["bytes_per_second"])
+        if test["drive_bytes_per_token"] == 0:
+            sys.exit(f"{shlex.join(decode)}: no expert was read past the system's cache; give --experts direct")
+        rate = statistics.mean(rates[-2:])
+        rounds.append({"rate": rate, "bytes": test["drive_bytes_per_token"],
+                       "bound": rate / test["drive_bytes_per_token"], "speed": test["tokens_per_second"]["median"]})
+    print(report(rounds, [drive, decode], options), end="")
+
+
+if __name__ == "__main__":
+    main()
