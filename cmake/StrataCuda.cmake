@@ -1,0 +1,43 @@
+# The CUDA compiler, where CUDA code is built: STRATA_WITH_CUDA says whether it is.
+#
+# The runtime is linked statically and the driver not at all, so that the program starts on machines that have none.
+
+set(STRATA_WITH_CUDA OFF)
+if(STRATA_CUDA STREQUAL "ON")
+  find_program(STRATA_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(NOT STRATA_NVCC)
+    message(FATAL_ERROR "STRATA_CUDA is ON, but there is no nvcc; install the CUDA toolkit (13.0 or newer), give its "
+      "place with -DSTRATA_NVCC=/path/to/nvcc, or set STRATA_CUDA to OFF")
+  endif()
+  set(STRATA_WITH_CUDA ON)
+endif()
+
+if(STRATA_WITH_CUDA)
+  set(CMAKE_CUDA_COMPILER ${STRATA_NVCC})
+  set(CMAKE_CUDA_ARCHITECTURES ${STRATA_CUDA_ARCHS})
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+  if(STRATA_CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${STRATA_CCACHE})
+  endif()
+  enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc has C++20.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  find_package(CUDAToolkit 13.0 REQUIRED)
+
+  add_library(strata_cuda_flags INTERFACE)
+  target_compile_options(strata_cuda_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>")
+  target_include_directories(strata_cuda_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(strata_cuda_flags INTERFACE CUDA::cudart_static)
+endif()
+
+# strata_cuda_library(NAME SOURCES...): kernels, compiled by nvcc. What links it gets no flags of ours for C++.
+function(strata_cuda_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC strata_cuda_flags)
+endfunction()
