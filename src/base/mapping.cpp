@@ -31,6 +31,8 @@ struct Node {
   std::atomic<uintptr_t> begin{0};
   std::atomic<uintptr_t> end{0};  // 0: no mapping
   std::atomic<bool> failed{false};
+  std::atomic<bool> writable{false};
+  std::atomic<uintptr_t> page{0};  // bytes that are lost together
   Node* next = nullptr;  // set before the node is published
 };
 
@@ -70,8 +72,10 @@ bool replace_page(uintptr_t address) {
   for (Node* node = registry.load(); node != nullptr; node = node->next) {
     if (!covers(*node, address)) continue;
     node->failed.store(true);
+    const int access = node->writable.load() ? PROT_READ | PROT_WRITE : PROT_READ;
+    const uintptr_t bytes = node->page.load();
     // The bare system call: sanitizers wrap mmap in code that is not made for signal handlers.
-    const long page = syscall(SYS_mmap, address & ~(page_bytes - 1), page_bytes, PROT_READ,
+    const long page = syscall(SYS_mmap, address & ~(bytes - 1), bytes, access,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     return page != -1;
   }
@@ -120,12 +124,15 @@ void install_handler() {
   });
 }
 
-class RealMapping final : public Mapping {
+class RealMapping final : public WritableMapping {
  public:
-  RealMapping(void* address, size_t size) : address_(address), size_(size), node_(acquire_node()) {
+  RealMapping(std::byte* address, size_t size, uintptr_t page, bool writable)
+      : address_(address), size_(size), node_(acquire_node()) {
     const auto begin = reinterpret_cast<uintptr_t>(address);
+    node_->page.store(page);
+    node_->writable.store(writable);
     node_->begin.store(begin);
-    node_->end.store(begin + align_up(size, page_bytes));
+    node_->end.store(begin + align_up(size, page));
   }
   ~RealMapping() override {
     release_node(node_);
@@ -134,16 +141,28 @@ class RealMapping final : public Mapping {
   RealMapping(const RealMapping&) = delete;
   RealMapping& operator=(const RealMapping&) = delete;
 
-  std::span<const std::byte> bytes() const override { return {static_cast<const std::byte*>(address_), size_}; }
+  std::span<const std::byte> bytes() const override { return {address_, size_}; }
   bool failed() const override { return node_->failed.load(std::memory_order_acquire); }
 
   void will_need(size_t offset, size_t bytes) override {
     const size_t first = offset / page_bytes * page_bytes;
-    madvise(static_cast<std::byte*>(address_) + first, offset + bytes - first, MADV_WILLNEED);
+    madvise(address_ + first, offset + bytes - first, MADV_WILLNEED);
+  }
+
+  std::span<std::byte> writable_bytes() override {
+    ASSERT(node_->writable.load());
+    return {address_, size_};
+  }
+
+  Status make_read_only() override {
+    node_->writable.store(false);
+    if (mprotect(address_, size_, PROT_READ) == 0) return {};
+    return Error{ErrorCode::kIo, format("cannot make {} of memory read-only: {}", format_bytes(size_),
+                                        errno_text(errno))};
   }
 
  private:
-  void* address_;
+  std::byte* address_;
   size_t size_;
   Node* node_;
 };
@@ -155,18 +174,60 @@ class EmptyMapping final : public Mapping {
   bool failed() const override { return false; }
 };
 
+Error map_error(const std::string& path, uint64_t bytes, int error) {
+  return {error == ENOMEM ? ErrorCode::kNoMemory : ErrorCode::kIo,
+          format("cannot map {} of {}: {}", format_bytes(bytes), printable(path), errno_text(error))};
+}
+
+// Address space that begins at a multiple of `alignment`, cut from a piece that is larger by as much.
+Result<std::byte*> reserve(uint64_t bytes, uint64_t alignment, const std::string& path) {
+  const std::optional<uint64_t> wanted = checked_add(bytes, alignment);
+  if (!wanted) return map_error(path, bytes, ENOMEM);
+  void* found = mmap(nullptr, *wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED) return map_error(path, bytes, errno);
+  auto* const first = static_cast<std::byte*>(found);
+  auto* const begin = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<uintptr_t>(first), alignment));
+  const auto before = static_cast<size_t>(begin - first);
+  if (before > 0) munmap(first, before);
+  munmap(begin + align_up(bytes, page_bytes), alignment - before);
+  return begin;
+}
+
+Result<std::unique_ptr<RealMapping>> map_at_border(int fd, const MapRange& range, bool writable,
+                                                   const std::string& path) {
+  ASSERT(range.bytes > 0);
+  ASSERT(range.offset % range.page_bytes == 0);
+  install_handler();
+  ASSIGN_OR_RETURN(std::byte* const place, reserve(range.bytes, range.page_bytes, path));
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* address = mmap(place, range.bytes, access, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(range.offset));
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    munmap(place, align_up(range.bytes, page_bytes));
+    return map_error(path, range.bytes, error);
+  }
+  return std::make_unique<RealMapping>(static_cast<std::byte*>(address), range.bytes, range.page_bytes, writable);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Mapping>> map_file(int fd, uint64_t size, const std::string& path) {
   if (size == 0) return std::unique_ptr<Mapping>(std::make_unique<EmptyMapping>());
   install_handler();
   void* address = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (address == MAP_FAILED) {
-    const int error = errno;
-    return Error{error == ENOMEM ? ErrorCode::kNoMemory : ErrorCode::kIo,
-                 format("cannot map {} of {}: {}", format_bytes(size), printable(path), errno_text(error))};
-  }
-  return std::unique_ptr<Mapping>(std::make_unique<RealMapping>(address, size));
+  if (address == MAP_FAILED) return map_error(path, size, errno);
+  return std::unique_ptr<Mapping>(
+      std::make_unique<RealMapping>(static_cast<std::byte*>(address), size, page_bytes, false));
+}
+
+Result<std::unique_ptr<WritableMapping>> map_writable(int fd, const MapRange& range, const std::string& path) {
+  ASSIGN_OR_RETURN(auto mapping, map_at_border(fd, range, true, path));
+  return std::unique_ptr<WritableMapping>(std::move(mapping));
+}
+
+Result<std::unique_ptr<Mapping>> map_range(int fd, const MapRange& range, const std::string& path) {
+  ASSIGN_OR_RETURN(auto mapping, map_at_border(fd, range, false, path));
+  return std::unique_ptr<Mapping>(std::move(mapping));
 }
 
 std::string errno_text(int error) {
