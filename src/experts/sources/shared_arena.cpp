@@ -1,0 +1,46 @@
+#include "experts/sources/shared_arena.h"
+
+#include "base/bytes.h"
+#include "base/format.h"
+
+namespace strata::experts {
+
+uint64_t shared_arena_bytes(const ExpertLayout& layout) { return shared_arena::file_bytes(layout.total_bytes()); }
+
+Result<std::unique_ptr<SharedArenaSource>> SharedArenaSource::create(const shared_arena::OpenSpec& spec) {
+  ASSIGN_OR_RETURN(shared_arena::Opened opened, open_arena(spec));
+  return std::unique_ptr<SharedArenaSource>(new SharedArenaSource(spec, std::move(opened)));
+}
+
+SharedArenaSource::SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened)
+    : PermanentSource(spec.layout, spec.stats, Counter::kArenaLeases),
+      places_(spec.layout),
+      opened_(std::move(opened)) {}
+
+Status SharedArenaSource::health() const {
+  if (!opened_.payload->failed()) return {};
+  return Error{ErrorCode::kIo, format("shared arena {}: the file was cut while it was in use; end all engines that use "
+                                      "it, remove it and start again",
+                                      printable(opened_.file->path()))};
+}
+
+std::string SharedArenaSource::report() const {
+  const double seconds = static_cast<double>(opened_.took_ns) * 1e-9;
+  const std::string path = printable(opened_.file->path());
+  const std::string bytes = format_bytes(opened_.identity.payload_bytes);
+  const std::string pages =
+      format("{} of {} on 2 MiB pages", format_bytes(bytes_on_large_pages(opened_.payload->bytes())),
+             format_bytes(opened_.payload->bytes().size()));
+  if (!opened_.loaded) {
+    return format("shared arena {}: attached {} another engine loaded, nothing read, in {:.2f} s; {}", path, bytes,
+                  seconds, pages);
+  }
+  return format("shared arena {}: loaded {} in {:.2f} s ({:.2f} GiB/s); {}", path, bytes, seconds,
+                static_cast<double>(opened_.identity.payload_bytes) / static_cast<double>(kGiB) / seconds, pages);
+}
+
+const std::byte* SharedArenaSource::address(ExpertKey key, int part) const {
+  return opened_.payload->bytes().data() + places_.offset(key) + layout_.layer(key.layer).part_offset(part);
+}
+
+}  // namespace strata::experts

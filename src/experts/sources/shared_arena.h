@@ -1,0 +1,36 @@
+// The arena that several engines share: one file in memory that holds every blob.
+#pragma once
+
+#include <memory>
+
+#include "experts/shared_arena/opener.h"
+#include "experts/sources/permanent.h"
+
+namespace strata::experts {
+
+// Bytes of memory that the arena of a model takes, however many engines use it.
+uint64_t shared_arena_bytes(const ExpertLayout& layout);
+
+class SharedArenaSource final : public PermanentSource {
+ public:
+  // Attaches to the arena, having loaded it if nobody has; see shared_arena::open_arena() for what can go wrong.
+  static Result<std::unique_ptr<SharedArenaSource>> create(const shared_arena::OpenSpec& spec);
+
+  const char* name() const override { return "shared arena"; }
+  // kIo once the file was cut by another program.
+  Status health() const override;
+
+  // What its loader has found the experts' checksum to be (experts/checksum.h).
+  uint64_t published_checksum() const { return opened_.checksum; }
+  // How it came about and on which pages it lies, for people.
+  std::string report() const;
+
+ private:
+  SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened);
+  const std::byte* address(ExpertKey key, int part) const override;
+
+  const shared_arena::PayloadLayout places_;
+  shared_arena::Opened opened_;
+};
+
+}  // namespace strata::experts
