@@ -47,6 +47,10 @@ template <class Op>
 size_t workspace_bytes(const Op&, const OpContext&) {
   return 0;
 }
+size_t workspace_bytes(const MatMul& op, const OpContext& context);
+size_t workspace_bytes(const Attention& op, const OpContext& context);
+size_t workspace_bytes(const Router& op, const OpContext& context);
+size_t workspace_bytes(const ExpertFfn& op, const OpContext& context);
 
 // The table of AllOps for launches.
 struct OpRow {

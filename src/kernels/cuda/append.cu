@@ -1,0 +1,82 @@
+// Rope and the append to the KV cache.
+#include <cmath>
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/kv.cuh"
+
+namespace strata::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+
+__global__ void angles(AnglesArgs a, LiveRows rows) {
+  const int64_t row = blockIdx.x;
+  if (row >= *rows.live) return;
+  float* out = a.cos_sin + row * a.cos_sin_stride;
+  for (int p = threadIdx.x; p < a.n_pairs; p += blockDim.x) {
+    const double angle = static_cast<double>(a.positions[row]) * static_cast<double>(a.inv_freq[p]);
+    double sine, cosine;
+    sincos(angle, &sine, &cosine);
+    out[p] = static_cast<float>(cosine * static_cast<double>(a.magnitude));
+    out[a.n_pairs + p] = static_cast<float>(sine * static_cast<double>(a.magnitude));
+  }
+}
+
+// One head in place, by one warp.
+__device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, const float* cos, int lane) {
+  const int dim = a.kv.key_dim;
+  if (gain != nullptr) {
+    float squares = 0;
+    for (int i = lane; i < dim; i += kWarp) squares = fmaf(x[i], x[i], squares);
+    const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
+    for (int i = lane; i < dim; i += kWarp) x[i] = x[i] * factor * gain[i];
+    __syncwarp();
+  }
+  const float* sin = cos + a.n_pairs;
+  for (int p = lane; p < a.n_pairs; p += kWarp) {
+    const int first = a.interleaved ? 2 * p : p;
+    const int second = a.interleaved ? 2 * p + 1 : p + a.n_pairs;
+    const float u = x[first], v = x[second];
+    x[first] = u * cos[p] - v * sin[p];
+    x[second] = u * sin[p] + v * cos[p];
+  }
+  __syncwarp();
+}
+
+// A warp for each head: of the queries, then of the keys, then of the values.
+__global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
+  const int64_t row = blockIdx.x;
+  if (row >= *rows.live) return;
+  const int lane = threadIdx.x % kWarp;
+  const int head = static_cast<int>(blockIdx.y) * kWarps + threadIdx.x / kWarp;
+  const float* cos = a.cos_sin + row * a.cos_sin_stride;
+  if (head < a.n_heads) {
+    return norm_and_rope(a, a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm, cos, lane);
+  }
+  const KvCache& kv = a.kv;
+  const int of_kv = (head - a.n_heads) % kv.n_kv_heads;
+  const int64_t token = token_at(a.places, kv, a.places.slots[row], a.places.positions[row]);
+  if (head < a.n_heads + kv.n_kv_heads) {
+    float* k = a.k + row * a.k_stride + int64_t{of_kv} * kv.key_dim;
+    norm_and_rope(a, k, a.k_norm, cos, lane);
+    store_head(kv.type, k, kv.key_dim, kv.k + token * kv.k_token_bytes + of_kv * kv.k_head_bytes, lane);
+  } else if (head < a.n_heads + 2 * kv.n_kv_heads) {
+    const float* v = a.v + row * a.v_stride + int64_t{of_kv} * kv.value_dim;
+    store_head(kv.type, v, kv.value_dim, kv.v + token * kv.v_token_bytes + of_kv * kv.v_head_bytes, lane);
+  }
+}
+
+}  // namespace
+
+void launch_angles(const AnglesArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) angles<<<static_cast<unsigned>(rows.rows), 64, 0, stream>>>(args, rows);
+}
+
+void launch_append(const AppendArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows == 0) return;
+  const int heads = args.n_heads + 2 * args.kv.n_kv_heads;
+  const dim3 grid(static_cast<unsigned>(rows.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
+  append<<<grid, kWarps * kWarp, 0, stream>>>(args, rows);
+}
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,38 @@
+// Activation functions, and sums over the lanes of a warp.
+#pragma once
+
+namespace strata::kernels::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// 1 / (1 + e^-x), written so that the only exponent is <= 0: keeps its relative accuracy far below zero.
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) / (1.0f + e);
+}
+__device__ __forceinline__ float silu(float x) { return x * sigmoid(x); }
+__device__ __forceinline__ float swiglu_clamped(float gate, float up, float alpha, float limit) {
+  const float g = fminf(gate, limit);
+  const float u = fmaxf(fminf(up, limit), -limit);
+  return g * sigmoid(alpha * g) * (u + 1.0f);
+}
+
+// The sum over all lanes, in every lane; the order of the additions is fixed.
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+__device__ __forceinline__ double warp_sum(double x) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, step));
+  return x;
+}
+
+}  // namespace strata::kernels::cuda

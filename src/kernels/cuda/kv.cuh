@@ -1,0 +1,70 @@
+// Elements of the KV cache on the device: kernels.h says how they are made from float32.
+#pragma once
+
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/formats/bytes.cuh"
+
+namespace strata::kernels::cuda {
+
+// Round to nearest even, cut at the largest finite half.
+__device__ __forceinline__ uint16_t half_bits(float x) {
+  const float cut = x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x;
+  return __half_as_ushort(__float2half_rn(cut));
+}
+__device__ __forceinline__ uint16_t bfloat_bits(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+// A block of 32 elements, one to a lane: halves are rounded away from zero with the scale as it was before it became a
+// float16, and what is not finite makes the scale NaN.
+__device__ __forceinline__ void store_q8_block(float x, uint8_t* block, int lane) {
+  constexpr float kInfinity = __builtin_inff();
+  const float magnitude = fabsf(x) < kInfinity ? fabsf(x) : kInfinity;
+  const float largest = warp_max(magnitude);
+  const float d = largest < kInfinity ? __fdiv_rn(largest, 127.0f) : __builtin_nanf("");
+  const float inverse = d != 0 ? __fdiv_rn(1.0f, d) : 0.0f;
+  const float value = __fmul_rn(x, inverse);
+  const float raised = value > -127.0f ? value : -127.0f;
+  const float in_range = raised < 127.0f ? raised : 127.0f;
+  const int whole = static_cast<int>(in_range);
+  const float rest = in_range - static_cast<float>(whole);
+  const int code = whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
+  block[2 + lane] = static_cast<uint8_t>(code);
+  if (lane == 0) *reinterpret_cast<uint16_t*>(block) = half_bits(d);
+}
+
+// The n elements of a head, by one warp.
+__device__ __forceinline__ void store_head(KvType type, const float* x, int n, uint8_t* to, int lane) {
+  for (int i = lane; i < n; i += kWarp) {
+    switch (type) {
+      case KvType::kF32: reinterpret_cast<float*>(to)[i] = x[i]; break;
+      case KvType::kF16: reinterpret_cast<uint16_t*>(to)[i] = half_bits(x[i]); break;
+      case KvType::kBf16: reinterpret_cast<uint16_t*>(to)[i] = bfloat_bits(x[i]); break;
+      case KvType::kQ8_0: store_q8_block(x[i], to + i / kWarp * 34, lane); break;
+    }
+  }
+}
+
+// Element i of a head.
+__device__ __forceinline__ float head_element(KvType type, const uint8_t* head, int i) {
+  switch (type) {
+    case KvType::kF32: return __ldg(reinterpret_cast<const float*>(head) + i);
+    case KvType::kF16: return half_value(__ldg(reinterpret_cast<const uint16_t*>(head) + i));
+    case KvType::kBf16: return float_of_bits(uint32_t{__ldg(reinterpret_cast<const uint16_t*>(head) + i)} << 16);
+    case KvType::kQ8_0: break;
+  }
+  const uint8_t* block = head + i / 32 * 34;
+  const auto code = static_cast<int8_t>(__ldg(block + 2 + i % 32));
+  return half_value(__ldg(reinterpret_cast<const uint16_t*>(block))) * static_cast<float>(code);
+}
+
+// Where a position of a sequence lies, in tokens.
+__device__ __forceinline__ int64_t token_at(const Places& places, const KvCache& kv, int32_t slot, int64_t position) {
+  const int32_t block = places.block_table[slot * places.table_stride + position / kv.block_tokens];
+  return int64_t{block} * kv.block_tokens + position % kv.block_tokens;
+}
+
+}  // namespace strata::kernels::cuda

@@ -1,0 +1,12 @@
+// Products for a few items: each warp multiplies one weight row at a time with up to four activation rows, which lie in
+// shared memory. Memory-bound by the weights, and an item's result does not depend on the items beside it.
+#pragma once
+
+#include "kernels/cuda/product.h"
+
+namespace strata::kernels::cuda {
+
+// Without experts, any number of items; with them, each pair reads its expert's weights.
+void launch_matvec(const Product& product, int n_sms, cudaStream_t stream);
+
+}  // namespace strata::kernels::cuda

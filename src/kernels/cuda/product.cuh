@@ -1,0 +1,44 @@
+// What the kernels of products share: which items a block serves and what becomes of their sums.
+#pragma once
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/formats/bytes.cuh"
+#include "kernels/cuda/product.h"
+
+namespace strata::kernels::cuda {
+
+__device__ __forceinline__ int64_t live_items(const Product& p) { return int64_t{*p.live} * p.per_live; }
+
+// Where the matrices of an item lie; null for a pair whose expert is in no slot.
+__device__ __forceinline__ const uint8_t* item_memory(const Product& p, int64_t item) {
+  const ExpertTable& e = p.experts;
+  if (e.slot_of == nullptr) return p.memory;
+  const int32_t slot = e.slot_of[e.ids[item / e.k * e.ids_stride + item % e.k]];
+  return slot < 0 ? nullptr : e.memory + e.offsets[slot];
+}
+
+// A product after its scale and biases.
+__device__ __forceinline__ float scaled_and_biased(const Product& p, const Part& part, const uint8_t* memory,
+                                                   int64_t row, float sum) {
+  if (part.scale_offset >= 0) sum *= float_of_bits(load4(memory + part.scale_offset));
+  if (part.bias_offset >= 0) sum += float_of_bits(load4(memory + part.bias_offset + 4 * row));
+  if (p.bias != nullptr) sum += p.bias[row];
+  return sum;
+}
+
+__device__ __forceinline__ float activated(const Product& p, float gate, float up) {
+  return p.activation == Activation::kSiluMul ? silu(gate) * up : swiglu_clamped(gate, up, p.alpha, p.limit);
+}
+
+// Puts the product of the last part where it belongs; `first` is that of the first one of two.
+__device__ __forceinline__ void finish_product(const Product& p, int64_t item, int64_t row, float first, float last) {
+  float* y = p.y + item * p.y_stride + row;
+  switch (p.finish) {
+    case Finish::kStore: *y = last; break;
+    case Finish::kAdd: *y += last; break;
+    case Finish::kActivate: *y = activated(p, first, last); break;
+    case Finish::kActivateOut: *y = activated(p, *y, last); break;
+  }
+}
+
+}  // namespace strata::kernels::cuda

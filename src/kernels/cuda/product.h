@@ -1,0 +1,80 @@
+// Products of weight matrices with activation rows on a CUDA device: matrices of a model, or those of the experts that
+// each row is routed to, which lie in slots. One description serves the kernels for a few rows (matvec.h) and those for
+// many (tiles.h).
+//
+// All pointers are device pointers. Blocks of weights are read in place and need no alignment; neither do the biases and
+// scales within experts' blobs. Float rows are aligned to their elements.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/q8.h"
+#include "quant/type.h"
+
+namespace strata::kernels::cuda {
+
+// A matrix within a memory, [rows][cols]; offsets in bytes.
+struct Part {
+  quant::Type type = quant::Type::F32;
+  int64_t offset = 0;  // of row 0
+  size_t row_bytes = 0;
+  int64_t bias_offset = -1;   // float32 [rows], added to the products; -1: none
+  int64_t scale_offset = -1;  // one float32 that multiplies them before; -1: none
+};
+
+// Where the experts of the pairs of a step lie. Pair p belongs to row p / k and goes to expert ids[p / k][p % k].
+struct ExpertTable {
+  const uint8_t* memory = nullptr;   // of the slots
+  const int64_t* offsets = nullptr;  // [slots] where each starts, bytes
+  const int32_t* slot_of = nullptr;  // [experts] or -1; null: no experts
+  const int32_t* ids = nullptr;
+  int64_t ids_stride = 0;
+  int k = 1;
+};
+
+enum class Activation : uint8_t { kSiluMul, kSwigluClamped };
+
+// What becomes of the products.
+enum class Finish : uint8_t {
+  kStore,        // y = product
+  kAdd,          // y += product
+  kActivate,     // y = activation(product of the first part, product of the second)
+  kActivateOut,  // y = activation(y, product)
+};
+
+struct Product {
+  Part parts[2];
+  int n_parts = 1;  // 2 with kActivate, of the same type
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const uint8_t* memory = nullptr;  // of the parts, when there are no experts
+  ExpertTable experts;
+  int64_t n_experts = 0;
+  // Scratch in which launch_sort_pairs() (tiles.h) leaves the pairs sorted by expert, n_pairs + 3 * n_experts + 1 ints.
+  int32_t* order = nullptr;
+
+  // Items are rows, or pairs when there are experts: the first live[0] * per_live ones of at most max_items.
+  const int32_t* live = nullptr;
+  int per_live = 1;
+  int64_t max_items = 0;
+  const float* x = nullptr;  // item i multiplies row i / x_share
+  int64_t x_stride = 0;
+  int x_share = 1;
+  float* y = nullptr;  // row i is item i's
+  int64_t y_stride = 0;
+  const float* bias = nullptr;  // [rows] or null
+
+  Finish finish = Finish::kStore;
+  Activation activation = Activation::kSiluMul;
+  float alpha = 0;
+  float limit = 0;
+
+  // kNone: float32 products. Else what the activations are rounded to, once or, `twice`, their rest once more.
+  ActFormat format = ActFormat::kNone;
+  bool twice = false;
+};
+
+}  // namespace strata::kernels::cuda

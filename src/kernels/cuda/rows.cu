@@ -1,0 +1,143 @@
+#include "kernels/cuda/rows.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/elementwise.cuh"
+
+namespace strata::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ __forceinline__ bool dead(const LiveRows& rows, int64_t row) {
+  return row >= int64_t{*rows.live} * rows.per_live;
+}
+
+// A block of threads for each row and stretch of kThreads columns.
+dim3 grid_of(const LiveRows& rows, int64_t cols) {
+  return dim3(static_cast<unsigned>(rows.rows), static_cast<unsigned>((cols + kThreads - 1) / kThreads));
+}
+// Calls body(row, col) for each element of the live rows.
+template <class Body>
+__device__ __forceinline__ void for_element(const LiveRows& rows, int64_t cols, const Body& body) {
+  const int64_t row = blockIdx.x;
+  const int64_t col = int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  if (!dead(rows, row) && col < cols) body(row, col);
+}
+
+// The sum over the threads of a block of kThreads, in every thread.
+__device__ float block_sum(float x) {
+  __shared__ float warps[kThreads / kWarp];
+  x = warp_sum(x);
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  float total = 0;
+  for (const float w : warps) total += w;
+  return total;
+}
+
+__global__ void rms_norm(RmsNormArgs a, LiveRows rows) {
+  const int64_t row = blockIdx.x;
+  if (dead(rows, row)) return;
+  const float* x = a.x + row * a.x_stride;
+  float* y = a.y + row * a.y_stride;
+  float squares = 0;
+  for (int64_t i = threadIdx.x; i < a.cols; i += kThreads) squares = fmaf(x[i], x[i], squares);
+  const float mean = block_sum(squares) / static_cast<float>(a.cols);
+  const float factor = 1.0f / sqrtf(mean + a.eps);
+  for (int64_t i = threadIdx.x; i < a.cols; i += kThreads) y[i] = x[i] * factor * a.gain[i];
+}
+
+// A warp for each head.
+__global__ void gated_norm(GatedNormArgs a, LiveRows rows) {
+  const int64_t row = blockIdx.x;
+  const int64_t head = int64_t{blockIdx.y} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (dead(rows, row) || head >= a.n_heads) return;
+  const int lane = threadIdx.x % kWarp;
+  float* x = a.x + row * a.x_stride + head * a.dim;
+  const float* z = a.z + row * a.z_stride + head * a.dim;
+  float squares = 0;
+  for (int64_t i = lane; i < a.dim; i += kWarp) squares = fmaf(x[i], x[i], squares);
+  const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(a.dim) + a.eps);
+  for (int64_t i = lane; i < a.dim; i += kWarp) {
+    const float gate = a.sigmoid_gate ? sigmoid(z[i]) : silu(z[i]);
+    x[i] = x[i] * factor * a.gain[i] * gate;
+  }
+}
+
+__global__ void silu_mul(float* gate, int64_t gate_stride, const float* up, int64_t up_stride, int64_t cols,
+                         LiveRows rows) {
+  for_element(rows, cols, [&](int64_t row, int64_t col) {
+    float& g = gate[row * gate_stride + col];
+    g = silu(g) * up[row * up_stride + col];
+  });
+}
+
+__global__ void add_gated(AddGatedArgs a, LiveRows rows) {
+  for_element(rows, a.cols, [&](int64_t row, int64_t col) {
+    const float factor = a.gate == nullptr ? 1.0f : sigmoid(a.gate[row * a.gate_stride]);
+    float& x = a.x[row * a.x_stride + col];
+    x = fmaf(factor, a.y[row * a.y_stride + col], x);
+  });
+}
+
+__global__ void gather(GatherArgs a, LiveRows rows) {
+  for_element(rows, a.cols, [&](int64_t row, int64_t col) {
+    a.y[row * a.y_stride + col] = a.x[a.from[row] * a.x_stride + col];
+  });
+}
+
+__global__ void merge(MergeArgs a, LiveRows rows) {
+  for_element(rows, a.cols, [&](int64_t pair, int64_t col) {
+    if (a.slot_of[a.ids[pair / a.k * a.ids_stride + pair % a.k]] >= 0) return;
+    a.y[pair * a.y_stride + col] = a.x[pair * a.x_stride + col];
+  });
+}
+
+__global__ void combine(CombineArgs a, LiveRows rows) {
+  for_element(rows, a.cols, [&](int64_t row, int64_t col) {
+    float total = 0;
+    for (int j = 0; j < a.k; j++) {
+      const float value = a.pairs[(row * a.k + j) * a.pairs_stride + col];
+      total = __fadd_rn(total, __fmul_rn(a.weights[row * a.weights_stride + j], value));
+    }
+    float& x = a.x[row * a.x_stride + col];
+    x = __fadd_rn(x, total);
+  });
+}
+
+}  // namespace
+
+void launch_rms_norm(const RmsNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) rms_norm<<<static_cast<unsigned>(rows.rows), kThreads, 0, stream>>>(args, rows);
+}
+
+void launch_gated_norm(const GatedNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  constexpr int64_t kHeads = kThreads / kWarp;
+  const dim3 grid(static_cast<unsigned>(rows.rows), static_cast<unsigned>((args.n_heads + kHeads - 1) / kHeads));
+  if (rows.rows > 0) gated_norm<<<grid, kThreads, 0, stream>>>(args, rows);
+}
+
+void launch_silu_mul(float* gate, int64_t gate_stride, const float* up, int64_t up_stride, int64_t cols,
+                     const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows == 0) return;
+  silu_mul<<<grid_of(rows, cols), kThreads, 0, stream>>>(gate, gate_stride, up, up_stride, cols, rows);
+}
+
+void launch_add_gated(const AddGatedArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) add_gated<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+}
+
+void launch_gather(const GatherArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) gather<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+}
+
+void launch_merge(const MergeArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) merge<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+}
+
+void launch_combine(const CombineArgs& args, const LiveRows& rows, cudaStream_t stream) {
+  if (rows.rows > 0) combine<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+}
+
+}  // namespace strata::kernels::cuda
