@@ -9,7 +9,7 @@ namespace strata::kernels::STRATA_ISA_NS {
 constexpr int kIq2Offset = 64;     // magnitudes up to 43
 constexpr int kIq3XxsOffset = 64;  // up to 62
 constexpr int kIq3SOffset = 16;    // up to 15
-constexpr int kIq1Offset = 16;     // 8 * value +- 1: -9 to 9
+constexpr int kIq1Offset = 9;      // 8 * value +- 1: -9 to 9
 constexpr int kIq4Offset = 128;    // -127 to 113
 
 #if defined(__AVX2__)

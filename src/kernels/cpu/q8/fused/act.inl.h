@@ -39,22 +39,30 @@ enum class FusedSums : uint8_t {
   kNegated16,  // int16 [16], times -1
   kOffsets16,  // int32 [16], of groups of 16, times -offset of the codes
   kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
-  kRuns,       // int16 [32], of runs of 8 columns
   kFloats32    // float [8], of groups of 32
 };
 
-// An order of 256 columns: of sixteen pieces of 16, or with a stride n column 0 of each n, then column 1 of each.
+// How the columns of an order are dealt out, where it is not one of pieces.
+enum class ActDeal : uint8_t {
+  kNone,
+  kFourths,   // column 0 of each four, then column 1 of each, and so on
+  kEighths,   // the same with eight
+  kRunPairs,  // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
+};
+
+// An order of 256 columns: of sixteen pieces of 16, or dealt out.
 struct ActOrder {
   uint8_t piece[16];
-  int stride = 1;
+  ActDeal deal = ActDeal::kNone;
 };
 constexpr ActOrder kPlainOrder = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
 // Nibbles of 32 bytes: 0-31 and 64-95, then 32-63 and 96-127.
 constexpr ActOrder kNibbles32Order = {{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}};
 // Nibbles of 16 bytes: the lower halves of four groups of 32, then the upper ones.
 constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}};
-constexpr ActOrder kRunsOrder = {{}, 8};
-constexpr ActOrder kQuadsOrder = {{}, 4};
+constexpr ActOrder kRunsOrder = {{}, ActDeal::kEighths};
+constexpr ActOrder kQuadsOrder = {{}, ActDeal::kFourths};
+constexpr ActOrder kRunPairsOrder = {{}, ActDeal::kRunPairs};
 
 inline uint64_t u64_at(const uint8_t* p) {
   uint64_t x;

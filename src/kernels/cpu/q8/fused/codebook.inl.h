@@ -92,25 +92,23 @@ inline __m512i signs_of_sevens(__m512i bytes) {
   return map_bits<kRows>(bytes);
 }
 
-// Indices of up to ten bits: bytes, whose lower six a permutation takes, and masks of the bits above.
+// Indices of eight or nine bits: bytes, whose lower six a permutation takes, and masks of the bits above.
 struct Indices {
   __m512i low;
-  __mmask64 six, seven, six_seven, eight, nine;
+  __mmask64 six, seven, six_seven, eight;
 };
-// The bits of `low`, and two more.
-inline Indices indices_of(__m512i low, __mmask64 eight = 0, __mmask64 nine = 0) {
+// The bits of `low`, and one more.
+inline Indices indices_of(__m512i low, __mmask64 eight = 0) {
   const __mmask64 six = _mm512_test_epi8_mask(low, _mm512_set1_epi8(64)), seven = _mm512_movepi8_mask(low);
-  return {low, six, seven, _kand_mask64(six, seven), eight, nine};
+  return {low, six, seven, _kand_mask64(six, seven), eight};
 }
 
 // Entries of a table. A permutation reaches 64 of them; those of the next 64 take their places where bit six is set,
 // and so on, which takes fewer steps than permutations of 128 with what they need beside.
 template <int kEntries>
 inline __m512i look_up(const uint8_t* table, const Indices& index) {
-  if constexpr (kEntries > 256) {
-    constexpr int kHalf = kEntries / 2;
-    return _mm512_mask_blend_epi8(kEntries == 512 ? index.eight : index.nine, look_up<kHalf>(table, index),
-                                  look_up<kHalf>(table + kHalf, index));
+  if constexpr (kEntries == 512) {
+    return _mm512_mask_blend_epi8(index.eight, look_up<256>(table, index), look_up<256>(table + 256, index));
   } else {
     static_assert(kEntries == 256);
     __m512i found = _mm512_permutexvar_epi8(index.low, load512(table));

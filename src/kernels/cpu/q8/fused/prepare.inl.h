@@ -10,7 +10,7 @@ namespace strata::kernels::STRATA_ISA_NS {
 
 // Bytes that prepared sums take for each 256 columns.
 constexpr size_t sum_bytes(FusedSums kind) {
-  return kind == FusedSums::kRuns || kind == FusedSums::kOffsets16 ? 64 : 32;
+  return kind == FusedSums::kOffsets16 ? 64 : 32;
 }
 constexpr size_t kSumBytesMax = 64;
 
@@ -27,16 +27,33 @@ struct FusedLayout {
 };
 
 #if defined(__AVX512VBMI__)
-// Of 256 codes, column 0 of each kStride, then column 1 of each, and so on.
-template <int kStride>
-static void transpose_codes(const int8_t* codes, uint8_t* to) {
-  constexpr int kRuns = 64 / kStride;  // of a vector
-  alignas(64) uint8_t index[64];
-  for (int i = 0; i < 64; i++) index[i] = static_cast<uint8_t>(kStride * (i % kRuns) + i / kRuns);
+// Which of 64 columns comes when they are dealt out alone.
+struct DealtColumns {
+  alignas(64) uint8_t at[64];
+};
+template <ActDeal kDeal>
+constexpr DealtColumns dealt_columns() {
+  DealtColumns columns{};
+  for (int i = 0; i < 64; i++) {
+    const int of_fourth = i % 16, of_eighth = i % 8;
+    int column = kDeal == ActDeal::kFourths ? 4 * of_fourth + i / 16 : 8 * of_eighth + i / 8;
+    if (kDeal == ActDeal::kRunPairs) column = 16 * (of_fourth / 4) + 8 * (i / 32) + 2 * (i % 4) + i / 16 % 2;
+    columns.at[i] = static_cast<uint8_t>(column);
+  }
+  return columns;
+}
+
+// 256 codes: of each 64 a share of what is dealt out together.
+template <ActDeal kDeal>
+static void deal_codes(const int8_t* codes, uint8_t* to) {
+  static constexpr DealtColumns kColumns = dealt_columns<kDeal>();
+  constexpr int kHands = kDeal == ActDeal::kEighths ? 8 : 4, kShare = 64 / kHands;
   for (int part = 0; part < kSuperCols / 64; part++) {
-    alignas(64) uint8_t columns[64];
-    _mm512_store_si512(columns, _mm512_permutexvar_epi8(load512(index), load512(codes + 64 * part)));
-    for (int c = 0; c < kStride; c++) std::memcpy(to + (4 * c + part) * kRuns, columns + c * kRuns, kRuns);
+    alignas(64) uint8_t dealt[64];
+    _mm512_store_si512(dealt, _mm512_permutexvar_epi8(load512(kColumns.at), load512(codes + 64 * part)));
+    for (int hand = 0; hand < kHands; hand++) {
+      std::memcpy(to + (4 * hand + part) * kShare, dealt + hand * kShare, kShare);
+    }
   }
 }
 #endif
@@ -44,14 +61,15 @@ static void transpose_codes(const int8_t* codes, uint8_t* to) {
 // 256 codes in the type's order.
 static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* to) {
 #if defined(__AVX512VBMI__)
-  if (order.stride == 8) return transpose_codes<8>(codes, to);
-  if (order.stride == 4) return transpose_codes<4>(codes, to);
+  if (order.deal == ActDeal::kEighths) return deal_codes<ActDeal::kEighths>(codes, to);
+  if (order.deal == ActDeal::kFourths) return deal_codes<ActDeal::kFourths>(codes, to);
+  if (order.deal == ActDeal::kRunPairs) return deal_codes<ActDeal::kRunPairs>(codes, to);
 #endif
   for (int i = 0; i < 16; i++) std::memcpy(to + 16 * i, codes + 16 * order.piece[i], 16);
 }
 
 // Prepared sums of 256 columns from the sums of each 16.
-static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const int16_t* sums16, uint8_t* to) {
+static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint8_t* to) {
   const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
   int16_t words[32] = {};
   int32_t offsets[16] = {};
@@ -77,12 +95,6 @@ static void prepare_sums(FusedSums kind, int offset, const int8_t* codes, const 
     case FusedSums::kNegated16:
       for (int g = 0; g < 16; g++) words[g] = static_cast<int16_t>(-sums16[g]);
       std::memcpy(to, words, 32);
-      return;
-    case FusedSums::kRuns:
-      for (int i = 0; i < 32; i++) {
-        for (int j = 0; j < 8; j++) words[i] = static_cast<int16_t>(words[i] + codes[8 * i + j]);
-      }
-      std::memcpy(to, words, sizeof words);
       return;
     case FusedSums::kOffsets16:
       for (int g = 0; g < 16; g++) offsets[g] = -offset * sums16[g];
@@ -111,7 +123,7 @@ static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& f
     std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
     std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
     prepare_codes(order, codes, to + at.codes + column);
-    prepare_sums(kind, offset, codes, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
+    prepare_sums(kind, offset, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
   }
   std::memset(to + at.d, 0, at.bytes - at.d);
   std::memcpy(to + at.d, from.d, static_cast<size_t>(act_scales(format.kind, cols)) * sizeof(float));

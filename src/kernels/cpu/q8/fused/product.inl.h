@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/q8/fused/blocks.inl.h"
 #include "kernels/cpu/q8/fused/blocks256.inl.h"
-#include "kernels/cpu/q8/fused/iq1.inl.h"
+#include "kernels/cpu/q8/fused/gathered.inl.h"
 #include "kernels/cpu/q8/fused/iq2.inl.h"
 #include "kernels/cpu/q8/fused/iq3.inl.h"
 #include "kernels/cpu/q8/fused/iq4.inl.h"
@@ -121,11 +121,11 @@ constexpr FusedFormat kFusedFormats[] = {
     {quant::Type::Q2_0, fused_product<FusedVectors<Q20>>},
 #endif
 #if defined(__AVX512VBMI__) && defined(__GFNI__)
-    {quant::Type::IQ1_S, fused_product<FusedIq1<Iq1S>>},
-    {quant::Type::IQ1_M, fused_product<FusedIq1<Iq1M>>},
-    {quant::Type::IQ2_XXS, fused_product<FusedIq2<Iq2Xxs>>},
-    {quant::Type::IQ2_XS, fused_product<FusedIq2<Iq2Xs>>},
-    {quant::Type::IQ2_S, fused_product<FusedIq2<Iq2S>>},
+    {quant::Type::IQ1_S, fused_product<FusedGathered<Iq1S>>},
+    {quant::Type::IQ1_M, fused_product<FusedGathered<Iq1M>>},
+    {quant::Type::IQ2_XXS, fused_product<FusedIq2Xxs>},
+    {quant::Type::IQ2_XS, fused_product<FusedGathered<Iq2Xs>>},
+    {quant::Type::IQ2_S, fused_product<FusedGathered<Iq2S>>},
     {quant::Type::IQ3_XXS, fused_product<FusedIq3<Iq3Xxs>>},
     {quant::Type::IQ3_S, fused_product<FusedIq3<Iq3S>>},
 #endif
