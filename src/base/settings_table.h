@@ -68,7 +68,8 @@
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
   X(kDevice, "device", SettingType::kText, "cpu", 0, 0, "", "", kScopeEngine,                                         \
-    "Device to compute on: cpu, or a simulated one, as sim:64MiB (it computes on cpu, slowly, and checks itself)")    \
+    "Device to compute on: cpu, cuda:0 (an NVIDIA GPU; cuda is the first), or a simulated one, as sim:64MiB (it "     \
+    "computes on cpu, slowly, and checks itself)")                                                                    \
   X(kExperts, "experts", SettingType::kChoice, "auto", 0, 0, "", "auto|arena|resident|mapped|direct", kScopeEngine,   \
     "Where experts that no device cache holds are read from: arena (all copied to RAM at start), resident (those "    \
     "copied that fit), mapped (the file's pages) or direct (read when needed, past the system's cache); auto is "     \
@@ -102,9 +103,12 @@
     "copy at the start; see strata profile; empty for none")                                                          \
   X(kExpertProfileSave, "expert-profile-save", SettingType::kText, "", 0, 0, "", "", kScopeRun,                       \
     "File that takes, at the end, what --expert-profile says and how often experts were used since")                  \
-  X(kVramBudgetGib, "vram-budget-gib", SettingType::kText, "", 0, 0, "GiB", "", kScopePlan,                           \
+  X(kVramBudgetGib, "vram-budget-gib", SettingType::kText, "", 0, 0, "GiB", "", kScopeEngine,                         \
     "Memory of devices that is used at most: one number for all, or one for each, separated by commas; empty for "    \
-    "all that they have")                                                                                             \
+    "all that they have, or on a GPU all that is free")                                                               \
+  X(kVramReserveMib, "vram-reserve-mib", SettingType::kInt, "700", 0, 1048576, "MiB", "",                             \
+    kScopeEngine & ~kScopePlan,                                                                                       \
+    "Memory of a GPU, of what may be used, that the model leaves free for what the driver takes late")                \
   X(kRamGib, "ram-gib", SettingType::kFloat, "0", 0, 1048576, "GiB", "", kScopeEngine,                                \
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/format.h"
 #include "base/topology.h"
+#include "device/cuda/cuda.h"
 #include "device/sim/spec.h"
 
 namespace strata::engine {
@@ -47,11 +48,14 @@ Result<ExpertPlace> expert_place(const Settings& settings) {
 Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
   EngineConfig config;
   config.device = settings.text(Key::kDevice);
-  if (config.device != "cpu" && !device::sim::is_sim_spec(config.device)) {
+  if (config.device != "cpu" && !device::cuda::is_cuda_spec(config.device) &&
+      !device::sim::is_sim_spec(config.device)) {
     return Error{ErrorCode::kUnsupported,
-                 format("--device {}: this build computes on cpu, or on simulated devices (sim:64MiB)",
+                 format("--device {}: there are cpu, NVIDIA GPUs (cuda:0) and simulated devices (sim:64MiB)",
                         printable(config.device))};
   }
+  config.vram_budget = settings.text(Key::kVramBudgetGib);
+  config.vram_reserve_bytes = static_cast<uint64_t>(settings.integer(Key::kVramReserveMib)) * kMiB;
   if (!settings.is_auto(Key::kExpertCache)) config.expert_cache = settings.integer(Key::kExpertCache);
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
   if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);

@@ -20,7 +20,9 @@ enum class ExpertPlace { kAuto, kArena, kResident, kMapped, kDirect };
 enum class NumericPath { kFloat, kFast };
 
 struct EngineConfig {
-  std::string device = "cpu";           // or simulated ones: sim:... (device/sim/spec.h)
+  std::string device = "cpu";           // or GPUs: cuda:0 (device/cuda/cuda.h), or sim:... (device/sim/spec.h)
+  std::string vram_budget;              // of the devices, as device_limits() takes it; empty: all that they have
+  uint64_t vram_reserve_bytes = 700 * kMiB;  // of a GPU, that stay free
   std::optional<int64_t> expert_cache;  // slots of the device's cache; absent: what fits, and on cpu none
   int64_t cache_min_slots = 0;          // that stay when slots are lent
   std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows

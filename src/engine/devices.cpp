@@ -1,5 +1,9 @@
 #include "engine/devices.h"
 
+#include <charconv>
+
+#include "base/bytes.h"
+#include "base/format.h"
 #include "base/topology.h"
 
 namespace strata::engine {
@@ -15,27 +19,83 @@ ThreadPoolOptions thread_options(const EngineConfig& config) {
   return options;
 }
 
+constexpr double kMaxBudgetGib = 1048576;
+
+Error bad_budget(const std::string& text, size_t n_devices) {
+  return {ErrorCode::kBadInput,
+          format("--vram-budget-gib {}: a number of GiB from 0 to {} is wanted, or {} of them separated by commas",
+                 printable(text), kMaxBudgetGib, n_devices)};
+}
+
 }  // namespace
+
+Result<std::vector<uint64_t>> device_limits(const std::string& text, size_t n_devices) {
+  std::vector<uint64_t> limits;
+  if (text.empty()) return std::vector<uint64_t>(n_devices, UINT64_MAX);
+  for (const char *at = text.data(), *end = at + text.size();; at++) {
+    double gib = 0;
+    const auto [stop, error] = std::from_chars(at, end, gib, std::chars_format::fixed);
+    if (error != std::errc() || !(gib >= 0 && gib <= kMaxBudgetGib)) return bad_budget(text, n_devices);
+    limits.push_back(static_cast<uint64_t>(gib * static_cast<double>(kGiB)));
+    at = stop;
+    if (at == end) break;
+    if (*at != ',') return bad_budget(text, n_devices);
+  }
+  if (limits.size() == 1) limits.resize(n_devices, limits.front());
+  if (limits.size() != n_devices) return bad_budget(text, n_devices);
+  return limits;
+}
 
 Result<std::unique_ptr<Devices>> Devices::open(const EngineConfig& config, uint64_t ram_bytes) {
   std::unique_ptr<Devices> devices(new Devices);
   ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config.isa.c_str()));
   devices->host_ = std::make_unique<device::host::HostDevice>(device::host::HostDeviceOptions{
       .budget_bytes = ram_bytes, .threads = thread_options(config), .kernels = kernels});
+  if (device::cuda::is_cuda_spec(config.device)) {
+    RETURN_IF_ERROR(devices->open_gpus(config));
+    return devices;
+  }
+  if (!config.vram_budget.empty()) {
+    return Error{ErrorCode::kBadInput,
+                 format("--vram-budget-gib {}: --device {} is no GPU; --ram-gib limits the memory of cpu, and the name "
+                        "of a simulated device says what it has",
+                        printable(config.vram_budget), printable(config.device))};
+  }
   if (config.device == "cpu") {
     devices->computing_.push_back(devices->host_.get());
     return devices;
   }
-  device::sim::SimOptions options;
-  options.kernels = kernels;
-  ASSIGN_OR_RETURN(devices->machine_, device::sim::make_sim(config.device, options));
-  for (int i = 0; i < devices->machine_->n_devices(); i++) {
-    devices->computing_.push_back(&devices->machine_->device(i));
-  }
+  RETURN_IF_ERROR(devices->open_simulated(config, *kernels));
   return devices;
 }
 
-uint64_t Devices::host_bytes() const { return host_->used_bytes() + (machine_ ? machine_->host_bytes() : 0); }
+Status Devices::open_simulated(const EngineConfig& config, const kernels::Kernels& kernels) {
+  device::sim::SimOptions options;
+  options.kernels = &kernels;
+  ASSIGN_OR_RETURN(machine_, device::sim::make_sim(config.device, options));
+  for (int i = 0; i < machine_->n_devices(); i++) computing_.push_back(&machine_->device(i));
+  return {};
+}
+
+Status Devices::open_gpus(const EngineConfig& config) {
+  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(config.device));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(config.vram_budget, ordinals.size()));
+  for (size_t i = 0; i < ordinals.size(); i++) {
+    device::cuda::GpuOptions options{.reserve_bytes = config.vram_reserve_bytes,
+                                     .deterministic = config.deterministic};
+    if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
+    ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::Gpu> gpu, device::cuda::open_gpu(ordinals[i], options));
+    computing_.push_back(gpu.get());
+    gpus_.push_back(std::move(gpu));
+  }
+  return {};
+}
+
+uint64_t Devices::host_bytes() const {
+  uint64_t bytes = host_->used_bytes() + (machine_ ? machine_->host_bytes() : 0);
+  for (const auto& gpu : gpus_) bytes += gpu->host_bytes();
+  return bytes;
+}
 
 Status Devices::health() { return machine_ ? machine_->health() : Status(); }
 

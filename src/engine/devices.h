@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "device/cuda/cuda.h"
 #include "device/host/host_device.h"
 #include "device/sim/machine.h"
 #include "engine/config.h"
@@ -14,7 +16,8 @@ namespace strata::engine {
 // Owns the devices: what belongs to one of them dies before this.
 class Devices {
  public:
-  // The host may use `ram_bytes`. kBadInput or kUnsupported when the settings name devices that can't be had.
+  // The host may use `ram_bytes`. kBadInput or kUnsupported when the settings name devices that can't be had, kNoMemory
+  // when a GPU has none left.
   static Result<std::unique_ptr<Devices>> open(const EngineConfig& config, uint64_t ram_bytes);
 
   device::host::HostDevice& host() { return *host_; }
@@ -27,10 +30,17 @@ class Devices {
 
  private:
   Devices() = default;
+  Status open_simulated(const EngineConfig& config, const kernels::Kernels& kernels);
+  Status open_gpus(const EngineConfig& config);
 
   std::unique_ptr<device::host::HostDevice> host_;
   std::unique_ptr<device::sim::SimMachine> machine_;  // null where none is simulated
+  std::vector<std::unique_ptr<device::cuda::Gpu>> gpus_;
   std::vector<device::Device*> computing_;
 };
+
+// What --vram-budget-gib says for each of so many devices, in bytes: UINT64_MAX where it is empty; one number stands
+// for all. kBadInput says what is wanted.
+Result<std::vector<uint64_t>> device_limits(const std::string& text, size_t n_devices);
 
 }  // namespace strata::engine

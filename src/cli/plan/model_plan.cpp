@@ -1,43 +1,18 @@
 #include "cli/plan/model_plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/bytes.h"
 #include "base/format.h"
 #include "cli/bench/team.h"
 #include "cli/bench/traffic.h"
+#include "device/cuda/cuda.h"
 #include "device/sim/spec.h"
+#include "engine/devices.h"
 
 namespace strata::cli {
 namespace {
-
-constexpr double kMaxBudgetGib = 1048576;
-
-Error bad_budget(const std::string& text, size_t n_devices) {
-  return {ErrorCode::kBadInput,
-          format("--vram-budget-gib {}: a number of GiB from 0 to {} is wanted, or {} of them separated by commas",
-                 printable(text), kMaxBudgetGib, n_devices)};
-}
-
-// One limit for each device; one number stands for all.
-Result<std::vector<uint64_t>> device_limits(const std::string& text, size_t n_devices) {
-  std::vector<uint64_t> limits;
-  if (text.empty()) return std::vector<uint64_t>(n_devices, UINT64_MAX);
-  for (const char* at = text.data(), *end = at + text.size();; at++) {
-    double gib = 0;
-    const auto [stop, error] = std::from_chars(at, end, gib, std::chars_format::fixed);
-    if (error != std::errc() || !(gib >= 0 && gib <= kMaxBudgetGib)) return bad_budget(text, n_devices);
-    limits.push_back(static_cast<uint64_t>(gib * static_cast<double>(kGiB)));
-    at = stop;
-    if (at == end) break;
-    if (*at != ',') return bad_budget(text, n_devices);
-  }
-  if (limits.size() == 1) limits.resize(n_devices, limits.front());
-  if (limits.size() != n_devices) return bad_budget(text, n_devices);
-  return limits;
-}
 
 // What is no expert, of a token near the start of its context, shared out to the parts like their weights.
 Result<std::vector<uint64_t>> dense_bytes(const gguf::Model& model, const model::HParams& hp,
@@ -67,11 +42,27 @@ std::vector<std::vector<double>> shares_of(const experts::ExpertProfile& profile
   return shares;
 }
 
+// As the driver says they are, with nothing of ours in their memory.
+Result<std::vector<DeviceRate>> planned_gpus(const std::string& name, const std::string& budgets) {
+  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(name));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, engine::device_limits(budgets, ordinals.size()));
+  std::vector<DeviceRate> devices;
+  for (size_t i = 0; i < ordinals.size(); i++) {
+    device::cuda::GpuOptions options;
+    if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
+    ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals[i], options));
+    devices.push_back({.device = {.name = gpu->name(), .budget_bytes = gpu->budget_bytes()},
+                       .bytes_per_second = gpu->memory_bytes_per_second()});
+  }
+  return devices;
+}
+
 }  // namespace
 
 Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64_t ram_bytes) {
   const std::string& name = settings.text(Key::kDevice);
   const std::string& budgets = settings.text(Key::kVramBudgetGib);
+  if (device::cuda::is_cuda_spec(name)) return planned_gpus(name, budgets);
   std::vector<DeviceRate> devices;
   if (!device::sim::is_sim_spec(name)) {
     if (!budgets.empty()) {
@@ -82,7 +73,7 @@ Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64
     return devices;
   }
   ASSIGN_OR_RETURN(const device::sim::SimSpec spec, device::sim::parse_sim_spec(name));
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(budgets, spec.devices.size()));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, engine::device_limits(budgets, spec.devices.size()));
   for (size_t i = 0; i < spec.devices.size(); i++) {
     devices.push_back({.device = {.name = format("sim:{}", i),
                                   .budget_bytes = std::min(spec.devices[i].budget_bytes, limits[i])},
