@@ -30,7 +30,9 @@ if(STRATA_WITH_CUDA)
 
   add_library(strata_cuda_flags INTERFACE)
   target_compile_options(strata_cuda_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror>"
+    # Kernels of many formats are much alike: packed they take less than half.
+    $<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
   target_include_directories(strata_cuda_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(strata_cuda_flags INTERFACE CUDA::cudart_static)
 endif()

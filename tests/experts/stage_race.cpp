@@ -26,13 +26,12 @@ bool holds_first_expert(device::Stream& stream, const device::Buffer& copy) {
 
 }  // namespace
 
-StageRaceOutcome run_stage_race(device::sim::SimMachine& machine) {
+StageRaceOutcome run_stage_race(device::Device& device) {
   const ExpertSpec spec{.n_layers = 4, .n_experts = 2};
   ExpertFiles files(expert_tensors(spec, numbered_parts()), 1);
   const auto model = gguf::Model::open(files.path(), files.system()).value();
   const auto layout =
       experts::ExpertLayout::from_model(*model, spec.n_layers, spec.dim, spec.ffn, spec.n_experts).value();
-  device::sim::SimDevice& device = machine.device(0);
   Stats stats;
   const auto source = experts::make_direct_source({.model = *model,
                                                    .layout = layout,

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "device/sim/machine.h"
+#include "device/device.h"
 
 namespace strata::test {
 
@@ -16,6 +16,6 @@ struct StageRaceOutcome {
 // Stages expert (0, 0), queues a copy of it on a stream that cannot go on yet and one on a stream that can, then asks
 // for experts of higher layers until the buffer is refilled. The first stream goes on once the refill waits for it, or
 // has not waited for it.
-StageRaceOutcome run_stage_race(device::sim::SimMachine& machine);
+StageRaceOutcome run_stage_race(device::Device& device);
 
 }  // namespace strata::test

@@ -57,7 +57,7 @@ class GpuFaultDeathTest : public testing::Test {
 
 TEST_F(GpuFaultDeathTest, EveryStreamReportsItAndTheSuspect) {
   EXPECT_EXIT(fault(false), testing::ExitedWithCode(0),
-              "cuda:0/faulty: .*, first suspect add_gated queued at .*fault_test.cpp:[0-9]+; .*started again\n"
+              "cuda:0/faulty: .*, first suspect add_gated queued at .*support.h:[0-9]+; .*started again\n"
               "cuda:0/faulty: .*\ncuda:0/faulty: .*\nrefused\n0 tasks ran");
 }
 
