@@ -1,5 +1,5 @@
-// Attention of each row by itself. A row's context is cut into spans at fixed positions; a block computes the softmax of
-// up to eight query heads of one KV head over one span, and a second kernel joins the spans of a head in order.
+// Attention of each row by itself. A row's context is cut into spans at fixed positions; a block computes the softmax
+// of up to eight query heads of one KV head over one span, and a second kernel joins the spans of a head in order.
 #include <algorithm>
 
 #include "kernels/cuda/attention.h"
@@ -52,59 +52,39 @@ __device__ __forceinline__ State state_of(const AttendArgs& a, float* states, co
   return {at, at + a.kv.value_dim};
 }
 
-// Elements [i, i + 4) of a head that has n; zeros behind.
-__device__ __forceinline__ float4 four_elements(KvType type, const uint8_t* head, int i, int n) {
-  if (i + 4 <= n) {
-    const uint8_t* at = head + (type == KvType::kQ8_0 ? i / 32 * 34 + 2 + i % 32 : i * (type == KvType::kF32 ? 4 : 2));
-    if (type == KvType::kF32) {
-      const Words4 w = load16(at);
-      return make_float4(float_of_bits(w.w[0]), float_of_bits(w.w[1]), float_of_bits(w.w[2]), float_of_bits(w.w[3]));
-    }
-    if (type == KvType::kQ8_0) {
-      const uint32_t codes = load4(at);
-      const float d = load_half(head + i / 32 * 34);
-      return make_float4(d * static_cast<float>(static_cast<int8_t>(codes)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 8)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 16)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 24)));
-    }
-    uint32_t w[2];
-    load8(at, w);
-    if (type == KvType::kF16) {
-      return make_float4(half_value(w[0] & 0xFFFF), half_value(w[0] >> 16), half_value(w[1] & 0xFFFF),
-                         half_value(w[1] >> 16));
-    }
-    return make_float4(float_of_bits(w[0] << 16), float_of_bits(w[0] & 0xFFFF0000u), float_of_bits(w[1] << 16),
-                       float_of_bits(w[1] & 0xFFFF0000u));
-  }
-  float v[4];
-  for (int e = 0; e < 4; e++) v[e] = i + e < n ? head_element(type, head, i + e) : 0;
-  return make_float4(v[0], v[1], v[2], v[3]);
-}
+// Positions that a warp scores at once: with kHeads each, a score for every lane.
+constexpr int kTogether = kWarp / kHeads;
 
-// Scores of the span's positions [begin, begin + n), each by one warp, for all queries at once: scores[t * kHeads + h].
-__device__ void score_span(const AttendArgs& a, const float* queries, int n_heads, int64_t begin, int n, int32_t slot,
+// Scores of the span's positions [begin, begin + n) for all queries: scores[t * kHeads + h]. Several positions at once,
+// so that their loads are under way together.
+__device__ void score_span(const AttendArgs& a, const float* queries, int64_t begin, int n, int32_t slot,
                            size_t head_offset, float* scores) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int width = (a.kv.key_dim + 3) / 4 * 4;
-  for (int t = warp; t < n; t += kWarps) {
-    const uint8_t* key = a.kv.k + token_at(a.places, a.kv, slot, begin + t) * a.kv.k_token_bytes + head_offset;
-    float dot[kHeads] = {};
+  for (int t0 = warp * kTogether; t0 < n; t0 += kWarps * kTogether) {
+    const uint8_t* keys[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; j++) {
+      const int t = t0 + j < n ? t0 + j : n - 1;
+      keys[j] = a.kv.k + token_at(a.places, a.kv, slot, begin + t) * a.kv.k_token_bytes + head_offset;
+    }
+    float dot[kWarp] = {};  // [position][head]
     for (int i = 4 * lane; i < a.kv.key_dim; i += kChunk) {
-      const float4 k = four_elements(a.kv.type, key, i, a.kv.key_dim);
+      float4 k[kTogether];
+#pragma unroll
+      for (int j = 0; j < kTogether; j++) k[j] = four_elements(a.kv.type, keys[j], i, a.kv.key_dim);
 #pragma unroll
       for (int h = 0; h < kHeads; h++) {
-        if (h >= n_heads) break;
         const float4 q = *reinterpret_cast<const float4*>(queries + h * width + i);
-        dot[h] = fmaf(q.x, k.x, fmaf(q.y, k.y, fmaf(q.z, k.z, fmaf(q.w, k.w, dot[h]))));
+#pragma unroll
+        for (int j = 0; j < kTogether; j++) {
+          float& to = dot[j * kHeads + h];
+          to = fmaf(q.x, k[j].x, fmaf(q.y, k[j].y, fmaf(q.z, k[j].z, fmaf(q.w, k[j].w, to))));
+        }
       }
     }
-#pragma unroll
-    for (int h = 0; h < kHeads; h++) {
-      if (h >= n_heads) break;
-      const float sum = warp_sum(dot[h]);
-      if (lane == 0) scores[t * kHeads + h] = sum * a.scale;
-    }
+    const float score = warp_sums(dot, lane) * a.scale;
+    if (t0 + lane / kHeads < n) scores[t0 * kHeads + lane] = score;
   }
 }
 
@@ -139,6 +119,7 @@ __device__ void sum_values(const AttendArgs& a, const float* weights, int n_head
   const int i = first_element + 4 * lane;
   float4 acc[kHeads] = {};
   if (i < a.kv.value_dim) {
+#pragma unroll 4
     for (int t = warp; t < n; t += kWarps) {
       const uint8_t* value = a.kv.v + token_at(a.places, a.kv, slot, begin + t) * a.kv.v_token_bytes + head_offset;
       const float4 v = four_elements(a.kv.type, value, i, a.kv.value_dim);
@@ -170,7 +151,7 @@ __device__ __forceinline__ int64_t first_visible(const AttendArgs& a, int64_t po
   return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 3)
     attend_span(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, float* states) {
   extern __shared__ float4 shared[];
   const int64_t row = blockIdx.z;
@@ -198,9 +179,8 @@ __global__ void __launch_bounds__(kThreads)
     const bool there = h < n_heads && i < a.kv.key_dim;
     queries[e] = there ? a.q[row * a.q_stride + int64_t{first_head + h} * a.q_head_stride + i] : 0;
   }
-  for (int e = threadIdx.x; e < n * kHeads; e += kThreads) scores[e] = 0;  // of heads that are not there
   __syncthreads();
-  score_span(a, queries, n_heads, begin, n, slot, kv_head * a.kv.k_head_bytes, scores);
+  score_span(a, queries, begin, n, slot, kv_head * a.kv.k_head_bytes, scores);
   __syncthreads();
   soften_span(a, n_heads, n, scores, states, s, row, first_head, blockIdx.x);
   __syncthreads();
@@ -210,31 +190,68 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+constexpr int kJoinThreads = 512;
+constexpr int kJoinElements = 128;  // of the values at a time, each by kJoinGroups threads
+constexpr int kJoinGroups = kJoinThreads / kJoinElements;
+
+// Folds the values of all threads of a block in a fixed order; the result in every thread.
+template <class Fold>
+__device__ float fold_block(float x, const Fold& fold) {
+  __shared__ float warps[kJoinThreads / kWarp];
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fold(x, __shfl_xor_sync(kAllLanes, x, step));
+  __syncthreads();  // the fold before has been read
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = warps[0];
+  for (int i = 1; i < kJoinThreads / kWarp; i++) x = fold(x, warps[i]);
+  return x;
+}
+
+// The spans' states joined to the output of a head.
+__global__ void __launch_bounds__(kJoinThreads)
     join_spans(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, float* states) {
+  extern __shared__ float factors[];  // [spans] that bring each to the common maximum
+  __shared__ float partial[kJoinGroups][kJoinElements];
   const int64_t row = blockIdx.x;
   const int head = blockIdx.y;
   if (row >= *rows.live) return;
   const int64_t position = a.places.positions[row];
-  const int64_t n = position / s.length - first_visible(a, position) / s.length + 1;
-  const float sink = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
-  float maximum = sink;
-  for (int64_t i = 0; i < n; i++) maximum = fmaxf(maximum, state_of(a, states, s, row, head, i).maximum[0]);
-  float total = a.sinks != nullptr ? expf(sink - maximum) : 0;
-  for (int64_t i = 0; i < n; i++) {
-    const State state = state_of(a, states, s, row, head, i);
-    total = fmaf(state.maximum[1], expf(state.maximum[0] - maximum), total);
+  const int n = static_cast<int>(position / s.length - first_visible(a, position) / s.length + 1);
+  const bool has_sink = a.sinks != nullptr;
+  float maximum = has_sink ? a.sinks[head] : -__builtin_inff();
+  for (int i = threadIdx.x; i < n; i += kJoinThreads) {
+    maximum = fmaxf(maximum, state_of(a, states, s, row, head, i).maximum[0]);
   }
-  const float* query = a.q + row * a.q_stride + int64_t{head} * a.q_head_stride;
-  for (int d = threadIdx.x; d < a.kv.value_dim; d += kThreads) {
+  maximum = fold_block(maximum, [](float x, float y) { return fmaxf(x, y); });
+  float total = 0;
+  for (int i = threadIdx.x; i < n; i += kJoinThreads) {
+    const State state = state_of(a, states, s, row, head, i);
+    factors[i] = expf(state.maximum[0] - maximum);
+    total = fmaf(state.maximum[1], factors[i], total);
+  }
+  total = fold_block(total, [](float x, float y) { return x + y; });
+  if (has_sink) total += expf(a.sinks[head] - maximum);
+
+  const int group = threadIdx.x / kJoinElements, element = threadIdx.x % kJoinElements;
+  const float* gate = a.q + row * a.q_stride + int64_t{head} * a.q_head_stride + a.kv.key_dim;
+  const float* sums = state_of(a, states, s, row, head, 0).acc;
+  const int64_t state_floats = a.kv.value_dim + 2;
+  for (int first = 0; first < a.kv.value_dim; first += kJoinElements) {
+    const int d = first + element;
     float sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-      const State state = state_of(a, states, s, row, head, i);
-      sum = fmaf(state.acc[d], expf(state.maximum[0] - maximum), sum);
+    if (d < a.kv.value_dim) {
+#pragma unroll 8
+      for (int i = group; i < n; i += kJoinGroups) sum = fmaf(sums[i * state_floats + d], factors[i], sum);
     }
-    float out = sum / total;
-    if (a.gated) out *= sigmoid(query[a.kv.key_dim + d]);
-    a.y[row * a.y_stride + int64_t{head} * a.kv.value_dim + d] = out;
+    partial[group][element] = sum;
+    __syncthreads();
+    if (group == 0 && d < a.kv.value_dim) {
+      for (int g = 1; g < kJoinGroups; g++) sum += partial[g][element];
+      const float out = sum / total;
+      a.y[row * a.y_stride + int64_t{head} * a.kv.value_dim + d] = a.gated ? out * sigmoid(gate[d]) : out;
+    }
+    __syncthreads();
   }
 }
 
@@ -251,8 +268,8 @@ void launch_attend_spans(const AttendArgs& a, const LiveRows& rows, void* worksp
   const dim3 grid(static_cast<unsigned>(s.max), static_cast<unsigned>(a.kv.n_kv_heads * s.head_groups),
                   static_cast<unsigned>(rows.rows));
   attend_span<<<grid, kThreads, shared_bytes(a, s.length), stream>>>(a, rows, s, states);
-  join_spans<<<dim3(static_cast<unsigned>(rows.rows), static_cast<unsigned>(a.n_heads)), kThreads, 0, stream>>>(
-      a, rows, s, states);
+  const dim3 heads(static_cast<unsigned>(rows.rows), static_cast<unsigned>(a.n_heads));
+  join_spans<<<heads, kJoinThreads, static_cast<size_t>(s.max) * sizeof(float), stream>>>(a, rows, s, states);
 }
 
 }  // namespace strata::kernels::cuda

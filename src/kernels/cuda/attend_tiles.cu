@@ -1,5 +1,5 @@
-// Attention of consecutive rows of a sequence together: a tile of queries goes through the keys it sees, 32 positions at
-// a time, with a running maximum for each query. All products in float32.
+// Attention of consecutive rows of a sequence together: a tile of queries goes through the keys it sees, 32 positions
+// at a time, with a running maximum for each query. All products in float32.
 #include <algorithm>
 
 #include "kernels/cuda/attention.h"
@@ -47,17 +47,18 @@ __device__ Run run_at(const Places& places, int64_t first, int64_t end) {
   return run;
 }
 
-// Keys or values of positions [begin, begin + n) as floats, zeros past n and past dim up to `width`.
+// Keys or values of positions [begin, begin + n) as floats, zeros past n and past dim up to `width`. Eight threads for
+// each position.
 __device__ void load_cache(const AttendArgs& a, const uint8_t* memory, size_t token_bytes, size_t head_offset, int dim,
                            int width, int32_t slot, int64_t begin, int n, float* to, int stride) {
-  for (int e = threadIdx.x; e < kKeys * width; e += kThreads) {
-    const int t = e / width, i = e % width;
-    float value = 0;
-    if (t < n && i < dim) {
-      const int64_t token = token_at(a.places, a.kv, slot, begin + t);
-      value = head_element(a.kv.type, memory + token * token_bytes + head_offset, i);
-    }
-    to[t * stride + i] = value;
+  constexpr int kShare = kThreads / kKeys;
+  const int t = threadIdx.x / kShare;
+  const uint8_t* head = nullptr;
+  if (t < n) head = memory + token_at(a.places, a.kv, slot, begin + t) * token_bytes + head_offset;
+#pragma unroll 4
+  for (int i = threadIdx.x % kShare * 4; i < width; i += kShare * 4) {
+    const float4 four = head != nullptr && i < dim ? four_elements(a.kv.type, head, i, dim) : float4{0, 0, 0, 0};
+    *reinterpret_cast<float4*>(to + t * stride + i) = four;
   }
 }
 
@@ -81,7 +82,9 @@ __device__ void soften(const float (&score)[4][2], const int (&low)[4], const in
     }
     float maximum = fmaxf(seen[0], seen[1]);
 #pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, step));
+    for (int step = kLanes / 2; step > 0; step /= 2) {
+      maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, step));
+    }
     maximum = fmaxf(maximum, softmax.maximum[i]);
     const bool none = maximum == -__builtin_inff();  // the query has seen nothing so far
     rescale[i] = none ? 1.0f : expf(softmax.maximum[i] - maximum);
@@ -155,6 +158,7 @@ __device__ __forceinline__ Query query_at(const AttendArgs& a, const Run& run, i
 template <int kBands>
 __device__ void store_outputs(const AttendArgs& a, const Run& run, int kv_head, int query, int lane,
                               const Softmax& softmax, const float4 (&acc)[4][kBands]) {
+#pragma unroll
   for (int i = 0; i < 4; i++) {
     const Query q = query_at(a, run, kv_head, query + i);
     if (q.row < 0) continue;

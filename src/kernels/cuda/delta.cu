@@ -138,44 +138,77 @@ __device__ __forceinline__ Token token_of(const DeltaRuleArgs& a, int64_t row, i
           qkv + 2 * int64_t{a.n_key_heads} * a.dk + int64_t{head} * a.dv, expf(gates[head]), gates[a.n_heads + head]};
 }
 
-// A warp for each row of a head's state (a value index): the row stays in registers through all tokens of the segment,
-// kPer elements to a lane, so the recurrence costs one read and one write of the state however long the segment is.
+// Rows of a head's state (value indices) are shared by eight lanes each, four rows to a warp.
+constexpr int kRowLanes = 8;
+constexpr int kRowsOfWarp = kWarp / kRowLanes;
+constexpr int kRowsOfBlock = kDeltaWarps * kRowsOfWarp;
+
+__device__ __forceinline__ float row_sum(float x) {
+#pragma unroll
+  for (int step = kRowLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+  return x;
+}
+
+// A lane's part of what a token brings, in registers: element i of the lane is i * kRowLanes + lane of the head.
+template <int kPer>
+struct TokenPart {
+  float q[kPer], k[kPer];
+  float v, decay, beta;
+};
+template <int kPer>
+__device__ __forceinline__ TokenPart<kPer> load_token(const DeltaRuleArgs& a, int64_t row, int head, int j, int lane) {
+  const Token token = token_of(a, row, head);
+  TokenPart<kPer> part;
+#pragma unroll
+  for (int i = 0; i < kPer; i++) {
+    const int at = lane + i * kRowLanes;
+    part.q[i] = at < a.dk ? __ldg(token.q + at) : 0;
+    part.k[i] = at < a.dk ? __ldg(token.k + at) : 0;
+  }
+  part.v = __ldg(token.v + j);
+  part.decay = token.decay;
+  part.beta = token.beta;
+  return part;
+}
+
+// A row stays in registers through all tokens of the segment, kPer elements to a lane, so the recurrence costs one read
+// and one write of the state however long the segment is.
 template <int kPer>
 __global__ void __launch_bounds__(kDeltaWarps * kWarp)
     delta_rule(const __grid_constant__ DeltaRuleArgs a, const __grid_constant__ Segments map) {
-  const int lane = threadIdx.x % kWarp;
-  const int j = static_cast<int>(blockIdx.x) * kDeltaWarps + threadIdx.x / kWarp;
+  const int lane = threadIdx.x % kRowLanes;
+  const int wanted = static_cast<int>(blockIdx.x) * kRowsOfBlock + threadIdx.x / kRowLanes;
+  const bool valid = wanted < a.dv;
+  const int j = valid ? wanted : a.dv - 1;  // lanes without a row go along with the last one
   const int head = blockIdx.y;
-  if (blockIdx.z >= *map.count || j >= a.dv) return;
+  if (blockIdx.z >= *map.count) return;
   const Segment s = segment(map, blockIdx.z);
+  if (s.rows == 0) return;
   float* memory = a.state + s.slot * a.state_stride + (int64_t{head} * a.dv + j) * a.dk;
   float state[kPer];
 #pragma unroll
-  for (int i = 0; i < kPer; i++) state[i] = lane + i * kWarp < a.dk ? memory[lane + i * kWarp] : 0;
-  for (int64_t row = s.first; row < s.first + s.rows; row++) {
-    const Token token = token_of(a, row, head);
-    float q[kPer], k[kPer];
+  for (int i = 0; i < kPer; i++) state[i] = lane + i * kRowLanes < a.dk ? memory[lane + i * kRowLanes] : 0;
+  const int64_t end = s.first + s.rows;
+  TokenPart<kPer> next = load_token<kPer>(a, s.first, head, j, lane);
+  for (int64_t row = s.first; row < end; row++) {
+    const TokenPart<kPer> token = next;
+    if (row + 1 < end) next = load_token<kPer>(a, row + 1, head, j, lane);  // on its way while this one is computed
     float met = 0;
 #pragma unroll
-    for (int i = 0; i < kPer; i++) {
-      const int at = lane + i * kWarp;
-      q[i] = at < a.dk ? token.q[at] : 0;
-      k[i] = at < a.dk ? token.k[at] : 0;
-      met = fmaf(state[i], k[i], met);
-    }
-    const float error = token.beta * (token.v[j] - token.decay * warp_sum(met));
+    for (int i = 0; i < kPer; i++) met = fmaf(state[i], token.k[i], met);
+    const float error = token.beta * (token.v - token.decay * row_sum(met));
     float answer = 0;
 #pragma unroll
     for (int i = 0; i < kPer; i++) {
-      state[i] = fmaf(error, k[i], token.decay * state[i]);
-      answer = fmaf(state[i], q[i], answer);
+      state[i] = fmaf(error, token.k[i], token.decay * state[i]);
+      answer = fmaf(state[i], token.q[i], answer);
     }
-    answer = warp_sum(answer);
-    if (lane == 0) a.y[row * a.y_stride + int64_t{head} * a.dv + j] = answer;
+    answer = row_sum(answer);
+    if (lane == 0 && valid) a.y[row * a.y_stride + int64_t{head} * a.dv + j] = answer;
   }
 #pragma unroll
   for (int i = 0; i < kPer; i++) {
-    if (lane + i * kWarp < a.dk) memory[lane + i * kWarp] = state[i];
+    if (valid && lane + i * kRowLanes < a.dk) memory[lane + i * kRowLanes] = state[i];
   }
 }
 
@@ -223,17 +256,19 @@ void launch_gates(const GatesArgs& args, const LiveRows& rows, cudaStream_t stre
 
 void launch_delta_rule(const DeltaRuleArgs& args, const Segments& segments, cudaStream_t stream) {
   if (segments.max_segments == 0) return;
-  const dim3 grid(static_cast<unsigned>((args.dv + kDeltaWarps - 1) / kDeltaWarps), static_cast<unsigned>(args.n_heads),
-                  static_cast<unsigned>(segments.max_segments));
   constexpr int kThreads = kDeltaWarps * kWarp;
-  if (args.dk <= 2 * kWarp) {
-    delta_rule<2><<<grid, kThreads, 0, stream>>>(args, segments);
-  } else if (args.dk <= 4 * kWarp) {
-    delta_rule<4><<<grid, kThreads, 0, stream>>>(args, segments);
-  } else if (args.dk <= 8 * kWarp) {
-    delta_rule<8><<<grid, kThreads, 0, stream>>>(args, segments);
+  const auto grid = [&](int rows_of_block) {
+    return dim3(static_cast<unsigned>((args.dv + rows_of_block - 1) / rows_of_block),
+                static_cast<unsigned>(args.n_heads), static_cast<unsigned>(segments.max_segments));
+  };
+  if (args.dk <= 8 * kRowLanes) {
+    delta_rule<8><<<grid(kRowsOfBlock), kThreads, 0, stream>>>(args, segments);
+  } else if (args.dk <= 16 * kRowLanes) {
+    delta_rule<16><<<grid(kRowsOfBlock), kThreads, 0, stream>>>(args, segments);
+  } else if (args.dk <= 32 * kRowLanes) {
+    delta_rule<32><<<grid(kRowsOfBlock), kThreads, 0, stream>>>(args, segments);
   } else {
-    delta_rule_wide<<<grid, kThreads, 0, stream>>>(args, segments);
+    delta_rule_wide<<<grid(kDeltaWarps), kThreads, 0, stream>>>(args, segments);
   }
 }
 

@@ -35,4 +35,26 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
+// The sums over all lanes of kN values, a power of two: that of value i in lanes [i * 32 / kN, (i + 1) * 32 / kN). The
+// order of the additions is fixed.
+template <int kN, int kBit = kWarp / 2>
+__device__ __forceinline__ float warp_sums(float (&v)[kN], int lane) {
+  if constexpr (kN == 1) {
+    float x = v[0];
+#pragma unroll
+    for (int step = kBit; step > 0; step /= 2) x += __shfl_xor_sync(kAllLanes, x, step);
+    return x;
+  } else {
+    const bool upper = (lane & kBit) != 0;
+    float half[kN / 2];
+#pragma unroll
+    for (int i = 0; i < kN / 2; i++) {
+      const float given = upper ? v[i] : v[i + kN / 2];
+      const float kept = upper ? v[i + kN / 2] : v[i];
+      half[i] = kept + __shfl_xor_sync(kAllLanes, given, kBit);
+    }
+    return warp_sums<kN / 2, kBit / 2>(half, lane);
+  }
+}
+
 }  // namespace strata::kernels::cuda

@@ -61,10 +61,42 @@ __device__ __forceinline__ float head_element(KvType type, const uint8_t* head, 
   return half_value(__ldg(reinterpret_cast<const uint16_t*>(block))) * static_cast<float>(code);
 }
 
+// Elements [i, i + 4) of a head that has n; zeros behind.
+__device__ __forceinline__ float4 four_elements(KvType type, const uint8_t* head, int i, int n) {
+  if (i + 4 <= n) {
+    const uint8_t* at = head + (type == KvType::kQ8_0 ? i / 32 * 34 + 2 + i % 32 : i * (type == KvType::kF32 ? 4 : 2));
+    if (type == KvType::kF32) {
+      const Words4 w = load16(at);
+      return make_float4(float_of_bits(w.w[0]), float_of_bits(w.w[1]), float_of_bits(w.w[2]), float_of_bits(w.w[3]));
+    }
+    if (type == KvType::kQ8_0) {
+      const uint32_t codes = load4(at);
+      const float d = load_half(head + i / 32 * 34);
+      return make_float4(d * static_cast<float>(static_cast<int8_t>(codes)),
+                         d * static_cast<float>(static_cast<int8_t>(codes >> 8)),
+                         d * static_cast<float>(static_cast<int8_t>(codes >> 16)),
+                         d * static_cast<float>(static_cast<int8_t>(codes >> 24)));
+    }
+    uint32_t w[2];
+    load8(at, w);
+    if (type == KvType::kF16) {
+      return make_float4(half_value(w[0] & 0xFFFF), half_value(w[0] >> 16), half_value(w[1] & 0xFFFF),
+                         half_value(w[1] >> 16));
+    }
+    return make_float4(float_of_bits(w[0] << 16), float_of_bits(w[0] & 0xFFFF0000u), float_of_bits(w[1] << 16),
+                       float_of_bits(w[1] & 0xFFFF0000u));
+  }
+  float v[4];
+  for (int e = 0; e < 4; e++) v[e] = i + e < n ? head_element(type, head, i + e) : 0;
+  return make_float4(v[0], v[1], v[2], v[3]);
+}
+
 // Where a position of a sequence lies, in tokens.
 __device__ __forceinline__ int64_t token_at(const Places& places, const KvCache& kv, int32_t slot, int64_t position) {
-  const int32_t block = places.block_table[slot * places.table_stride + position / kv.block_tokens];
-  return int64_t{block} * kv.block_tokens + position % kv.block_tokens;
+  // Positions have 32 bits, and shorter divisions are faster.
+  const auto at = static_cast<uint32_t>(position), tokens = static_cast<uint32_t>(kv.block_tokens);
+  const int32_t block = places.block_table[slot * places.table_stride + at / tokens];
+  return int64_t{block} * kv.block_tokens + at % tokens;
 }
 
 }  // namespace strata::kernels::cuda

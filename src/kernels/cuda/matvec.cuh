@@ -16,74 +16,115 @@ inline constexpr int kMatVecThreads = kMatVecWarps * kWarp;
 // Of activations in shared memory; few enough that no launch has to ask for more than is granted anyway.
 inline constexpr int64_t kMatVecSharedBytes = 45 * 1024;
 
+// Weight rows that a warp multiplies together: neighbours, or a row of each of two parts.
+inline constexpr int kTogether = 2;
+
 // Asks for a weight row ahead of its loads.
-__device__ __forceinline__ void prefetch_row(const uint8_t* row, int64_t bytes, int lane) {
-  for (int64_t at = lane * 128; at < bytes; at += kWarp * 128) {
+__device__ __forceinline__ void prefetch_row(const uint8_t* row, size_t bytes, int lane) {
+  for (unsigned at = static_cast<unsigned>(lane) * 128; at < bytes; at += kWarp * 128) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
   }
 }
 
-// Kernel is a matvec_* type with
+struct WeightRows {
+  const uint8_t* at[kTogether];
+};
+// The rows of slot s: of its kTogether places those past the last row stand for that one.
+__device__ __forceinline__ WeightRows rows_of_slot(const Product& p, const uint8_t* memory, int64_t slot) {
+  WeightRows rows;
+#pragma unroll
+  for (int o = 0; o < kTogether; o++) {
+    const Part& part = p.parts[p.n_parts == 2 ? o : 0];
+    const int64_t row = p.n_parts == 2 ? slot : min(kTogether * slot + o, p.rows - 1);
+    rows.at[o] = memory + part.offset + row * part.row_bytes;
+  }
+  return rows;
+}
+__host__ __device__ __forceinline__ int64_t weight_slots(const Product& p) {
+  return p.n_parts == 2 ? p.rows : (p.rows + kTogether - 1) / kTogether;
+}
+
+// Puts a slot's sums where they belong; value o * kRows + r, of weight row o and activation row r, is in the lanes that
+// warp_sums() leaves it in.
+template <int kRows>
+__device__ __forceinline__ void finish_slot(const Product& p, const uint8_t* memory, int64_t slot, int64_t first, int n,
+                                            float sum, int lane) {
+  constexpr int kLanes = kWarp / (kTogether * kRows);  // of a value
+  const int o = lane / kLanes / kRows;
+  int r = lane / kLanes % kRows;
+  bool mine = lane % kLanes == 0;
+  if (p.twice) {
+    sum += __shfl_xor_sync(kAllLanes, sum, kLanes);
+    mine = mine && r % 2 == 0;
+    r /= 2;
+  }
+  const float other = __shfl_xor_sync(kAllLanes, sum, kWarp / kTogether);
+  if (!mine || r >= n) return;
+  if (p.n_parts == 2) {
+    if (o != 0) return;
+    const float gate = scaled_and_biased(p, p.parts[0], memory, slot, sum);
+    return finish_product(p, first + r, slot, gate, scaled_and_biased(p, p.parts[1], memory, slot, other));
+  }
+  const int64_t row = kTogether * slot + o;
+  if (row < p.rows) finish_product(p, first + r, row, 0, scaled_and_biased(p, p.parts[0], memory, row, sum));
+}
+
+// Kernel is a type with
 //   kRows                              activation rows it multiplies,
-//   fill(p, first, n, c0, cols, smem)  puts columns [c0, c0 + cols) of items [first, first + n) there, with all threads,
-//   add(part, row, c0, cols, smem, lane, sums)  adds a lane's products of those columns of a weight row.
+//   fill(p, first, n, c0, cols, ...)   puts columns [c0, c0 + cols) of items [first, first + n) there, by all threads,
+//   add(type, rows, c0, cols, ..., begin, step, sums)  adds the products of every step-th unit of those columns.
 // `chunk` columns are in shared memory at a time; where that is all of them, they stay there for all rows of the block.
+// `share` warps divide the columns of a slot among themselves: where there are few rows, that fills the device.
 template <class Kernel>
-__global__ void __launch_bounds__(kMatVecThreads) matvec(const __grid_constant__ Product p, int64_t chunk) {
+__global__ void __launch_bounds__(kMatVecThreads) matvec(const __grid_constant__ Product p, int64_t chunk, int share) {
   extern __shared__ uint4 shared[];
+  __shared__ float parts[kMatVecWarps][kWarp];
   constexpr int kRows = Kernel::kRows;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int slots_of_block = kMatVecWarps / share, part = warp % share;
+  const int64_t n_slots = weight_slots(p);
+  const auto prefetch = [&](const uint8_t* memory, int64_t slot) {
+    if (slot >= n_slots || part != 0) return;
+    const WeightRows rows = rows_of_slot(p, memory, slot);
+    for (int o = 0; o < kTogether; o++) prefetch_row(rows.at[o], p.parts[p.n_parts == 2 ? o : 0].row_bytes, lane);
+  };
+  int64_t slot0 = int64_t{blockIdx.x} * slots_of_block;
+  if (p.experts.slot_of == nullptr) prefetch(p.memory, slot0 + warp / share);
+
   const int per_block = p.experts.slot_of != nullptr ? 1 : p.twice ? kRows / 2 : kRows;
   const int64_t first = int64_t{blockIdx.y} * per_block;
   const int64_t left = live_items(p) - first;
   if (left <= 0) return;
   const uint8_t* memory = item_memory(p, first);
   if (memory == nullptr) return;
+  if (p.experts.slot_of != nullptr) prefetch(memory, slot0 + warp / share);
   const int n = static_cast<int>(left < per_block ? left : per_block);
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   bool filled = false;
-  for (int64_t row0 = int64_t{blockIdx.x} * kMatVecWarps; row0 < p.rows; row0 += int64_t{gridDim.x} * kMatVecWarps) {
-    const int64_t row = row0 + warp;
-    const bool valid = row < p.rows;
-    if (valid && !filled) {
-      for (int i = 0; i < p.n_parts; i++)
-        prefetch_row(memory + p.parts[i].offset + row * p.parts[i].row_bytes, p.parts[i].row_bytes, lane);
-    }
-    float first_sums[kRows];
-    float sums[kRows];
-    for (int i = 0; i < p.n_parts; i++) {
-#pragma unroll
-      for (int r = 0; r < kRows; r++) {
-        first_sums[r] = sums[r];
-        sums[r] = 0;
+  for (; slot0 < n_slots; slot0 += int64_t{gridDim.x} * slots_of_block) {
+    const int64_t slot = slot0 + warp / share;
+    const bool valid = slot < n_slots;
+    prefetch(memory, slot + int64_t{gridDim.x} * slots_of_block);
+    const WeightRows rows = rows_of_slot(p, memory, valid ? slot : 0);
+    float sums[kTogether * kRows] = {};
+    for (int64_t c0 = 0; c0 < p.cols; c0 += chunk) {
+      const int64_t cols = p.cols - c0 < chunk ? p.cols - c0 : chunk;
+      if (!filled) {
+        __syncthreads();
+        Kernel::fill(p, first, n, c0, cols, chunk, shared);
+        __syncthreads();
+        filled = chunk >= p.cols;
       }
-      for (int64_t c0 = 0; c0 < p.cols; c0 += chunk) {
-        const int64_t cols = p.cols - c0 < chunk ? p.cols - c0 : chunk;
-        if (!filled) {
-          __syncthreads();
-          Kernel::fill(p, first, n, c0, cols, chunk, shared);
-          __syncthreads();
-          filled = chunk >= p.cols;
-        }
-        if (!valid) continue;
-        Kernel::add(p.parts[i].type, memory + p.parts[i].offset + row * p.parts[i].row_bytes, c0, cols, chunk, shared,
-                    lane, sums);
-      }
-#pragma unroll
-      for (int r = 0; r < kRows; r++) sums[r] = warp_sum(sums[r]);
-      if (p.twice) {
-#pragma unroll
-        for (int r = 0; 2 * r + 1 < kRows; r++) sums[r] = sums[2 * r] + sums[2 * r + 1];
-      }
+      if (!valid) continue;
+      Kernel::add(p.parts[0].type, rows, c0, cols, chunk, shared, part * kWarp + lane, share * kWarp, sums);
     }
-    if (!valid) continue;
-    const Part& last_part = p.parts[p.n_parts - 1];
-#pragma unroll
-    for (int r = 0; r < kRows; r++) {
-      if (lane != r || r >= n) continue;
-      float gate = 0;
-      if (p.n_parts == 2) gate = scaled_and_biased(p, p.parts[0], memory, row, first_sums[r]);
-      finish_product(p, first + r, row, gate, scaled_and_biased(p, last_part, memory, row, sums[r]));
+    float sum = warp_sums(sums, lane);
+    if (share > 1) {
+      parts[warp][lane] = sum;
+      __syncthreads();
+      for (int i = 1; i < share && part == 0; i++) sum += parts[warp + i][lane];
+      __syncthreads();
     }
+    if (valid && part == 0) finish_slot<kRows>(p, memory, slot, first, n, sum, lane);
   }
 }
 
@@ -98,12 +139,18 @@ void launch_matvec_as(const Product& p, int n_sms, cudaStream_t stream) {
   const int64_t chunk = matvec_chunk(p.cols, Kernel::kBytesPer256);
   const int per_block = p.experts.slot_of != nullptr ? 1 : p.twice ? Kernel::kRows / 2 : Kernel::kRows;
   const int64_t groups = (p.max_items + per_block - 1) / per_block;
-  const int64_t row_blocks = (p.rows + kMatVecWarps - 1) / kMatVecWarps;
-  // A few blocks to a multiprocessor keep enough loads under way; more would only round the activations again.
-  const int64_t wanted = std::max<int64_t>(1, int64_t{n_sms} * 6 / groups);
-  const dim3 grid(static_cast<unsigned>(std::min(row_blocks, wanted)), static_cast<unsigned>(groups));
+  // Blocks that fill a multiprocessor three times over keep enough loads under way; more of them would only round the
+  // activations again. All of them get about as many rows.
+  const int64_t wanted = std::max<int64_t>(1, int64_t{n_sms} * 3 / groups);
+  const int64_t warps = wanted * kMatVecWarps;
+  int share = 1;
+  while (share < kMatVecWarps && weight_slots(p) * share * 2 <= warps && p.cols >= 512 * share) share *= 2;
+  const int64_t slots_of_block = kMatVecWarps / share;
+  const int64_t blocks = (weight_slots(p) + slots_of_block - 1) / slots_of_block;
+  const int64_t rounds = (blocks + wanted - 1) / wanted;
+  const dim3 grid(static_cast<unsigned>((blocks + rounds - 1) / rounds), static_cast<unsigned>(groups));
   const auto shared = static_cast<size_t>(chunk / 256 * Kernel::kBytesPer256);
-  matvec<Kernel><<<grid, kMatVecThreads, shared, stream>>>(p, chunk);
+  matvec<Kernel><<<grid, kMatVecThreads, shared, stream>>>(p, chunk, share);
 }
 
 // Products of a format's integers with kR rows of rounded activations.
@@ -137,29 +184,56 @@ struct MatVecRounded {
     }
   }
 
-  __device__ static void add(quant::Type, const uint8_t* weights, int64_t c0, int64_t cols, int64_t chunk,
-                             uint4* shared, int lane, float (&sums)[kRows]) {
+  __device__ __forceinline__ static int dot16(const Run& run, const int8_t* codes, int dot) {
+    const int4 x = *reinterpret_cast<const int4*>(codes);
+    dot = __dp4a(static_cast<int>(run.codes[0]), x.x, dot);
+    dot = __dp4a(static_cast<int>(run.codes[1]), x.y, dot);
+    dot = __dp4a(static_cast<int>(run.codes[2]), x.z, dot);
+    return __dp4a(static_cast<int>(run.codes[3]), x.w, dot);
+  }
+
+  // The products of one unit with an activation row, without the scale of the activations where that waits.
+  __device__ __forceinline__ static float unit_product(const Run (&runs)[F::kRuns], const RoundedRow& x, int first,
+                                                       int unit, float sum) {
+    constexpr int kMerged = F::kGroup / 16;  // runs that share a scale
+    float scaled = F::kSuper ? 0 : sum;
+#pragma unroll
+    for (int k = 0; k < F::kRuns; k += kMerged) {
+      const int col = first + F::column(unit, k);
+      int dot = dot16(runs[k], x.codes + col, 0);
+      if constexpr (kMerged == 2) dot = dot16(runs[k + 1], x.codes + col + 16, dot);
+      const float scale = F::kSuper ? runs[k].scale : runs[k].scale * x.d[col / 32];
+      scaled = fmaf(scale, static_cast<float>(dot), scaled);
+    }
+    if constexpr (F::kSuper) sum = fmaf(scaled, x.d[first / 32], sum);
+    else sum = scaled;
+    if constexpr (F::kOffset) {
+#pragma unroll
+      for (int k = 0; k < F::kRuns; k += kMerged) {
+        const float* sums = x.sums + (first + F::column(unit, k)) / 16;
+        sum = fmaf(runs[k].offset, kMerged == 2 ? sums[0] + sums[1] : sums[0], sum);
+      }
+    }
+    return sum;
+  }
+
+  __device__ static void add(quant::Type, const WeightRows& rows, int64_t c0, int64_t cols, int64_t chunk,
+                             uint4* shared, int begin, int step, float (&sums)[kTogether * kRows]) {
     constexpr int kUnits = F::kElems / (16 * F::kRuns);
     const int units = static_cast<int>(cols / (16 * F::kRuns));
-    const uint8_t* blocks = weights + c0 / F::kElems * F::kBytes;
-#pragma unroll 2
-    for (int u = lane; u < units; u += kWarp) {
+    const int64_t skipped = c0 / F::kElems * F::kBytes;
+    for (int u = begin; u < units; u += step) {
       const int block = u / kUnits, unit = u % kUnits;
-      Run runs[F::kRuns];
-      F::unpack(blocks + int64_t{block} * F::kBytes, unit, runs);
+      Run runs[kTogether][F::kRuns];
 #pragma unroll
-      for (int k = 0; k < F::kRuns; k++) {
-        const int col = block * F::kElems + F::column(unit, k);
+      for (int o = 0; o < kTogether; o++) F::unpack(rows.at[o] + skipped + block * F::kBytes, unit, runs[o]);
 #pragma unroll
-        for (int r = 0; r < kRows; r++) {
-          const RoundedRow x = row_at(shared, chunk, r);
-          const int4 codes = *reinterpret_cast<const int4*>(x.codes + col);
-          int dot = __dp4a(static_cast<int>(runs[k].codes[0]), codes.x, 0);
-          dot = __dp4a(static_cast<int>(runs[k].codes[1]), codes.y, dot);
-          dot = __dp4a(static_cast<int>(runs[k].codes[2]), codes.z, dot);
-          dot = __dp4a(static_cast<int>(runs[k].codes[3]), codes.w, dot);
-          sums[r] = fmaf(runs[k].scale * x.d[col / 32], static_cast<float>(dot), sums[r]);
-          if (F::kOffset) sums[r] = fmaf(runs[k].offset, x.sums[col / 16], sums[r]);
+      for (int r = 0; r < kRows; r++) {
+        const RoundedRow x = row_at(shared, chunk, r);
+#pragma unroll
+        for (int o = 0; o < kTogether; o++) {
+          float& sum = sums[o * kRows + r];
+          sum = unit_product(runs[o], x, block * F::kElems, unit, sum);
         }
       }
     }

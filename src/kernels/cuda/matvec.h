@@ -1,5 +1,5 @@
-// Products for a few items: each warp multiplies one weight row at a time with up to four activation rows, which lie in
-// shared memory. Memory-bound by the weights, and an item's result does not depend on the items beside it.
+// Products for a few items: each warp multiplies two weight rows at a time with up to four activation rows, which lie
+// in shared memory. Memory-bound by the weights, and an item's result does not depend on the items beside it.
 #pragma once
 
 #include "kernels/cuda/product.h"

@@ -32,7 +32,7 @@ struct FloatRows {
 
   // kCount neighbours within a run of 16, kCount a multiple of 4.
   template <int kCount>
-  __device__ static void add_values(const float* v, int64_t col, int64_t chunk, uint4* shared, float (&sums)[kRows]) {
+  __device__ static void add_values(const float* v, int64_t col, int64_t chunk, uint4* shared, float* sums) {
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
       const float* x = row_at(shared, chunk, r) + place(col);
@@ -51,13 +51,16 @@ struct FloatRows {
 // Any quantised type.
 template <int kR>
 struct MatVecDecoded : FloatRows<kR> {
-  __device__ static void add(quant::Type type, const uint8_t* weights, int64_t c0, int64_t cols, int64_t chunk,
-                             uint4* shared, int lane, float (&sums)[kR]) {
+  __device__ static void add(quant::Type type, const WeightRows& rows, int64_t c0, int64_t cols, int64_t chunk,
+                             uint4* shared, int begin, int step, float (&sums)[kTogether * kR]) {
     const int64_t units = (cols + kUnitCols - 1) / kUnitCols;
-    for (int64_t u = lane; u < units; u += kWarp) {
-      unit_values(type, weights, c0 / kUnitCols + u, c0 + cols, [&](int64_t col, const Values& values) {
-        FloatRows<kR>::template add_values<kValues>(values.v, col - c0, chunk, shared, sums);
-      });
+    for (int64_t u = begin; u < units; u += step) {
+#pragma unroll
+      for (int o = 0; o < kTogether; o++) {
+        unit_values(type, rows.at[o], c0 / kUnitCols + u, c0 + cols, [&](int64_t col, const Values& values) {
+          FloatRows<kR>::template add_values<kValues>(values.v, col - c0, chunk, shared, sums + o * kR);
+        });
+      }
     }
   }
 };
@@ -89,13 +92,17 @@ __device__ __forceinline__ void load_plain(const uint8_t* row, int64_t col, int6
 
 template <quant::Type kType, int kR>
 struct MatVecPlain : FloatRows<kR> {
-  __device__ static void add(quant::Type, const uint8_t* weights, int64_t c0, int64_t cols, int64_t chunk,
-                             uint4* shared, int lane, float (&sums)[kR]) {
+  __device__ static void add(quant::Type, const WeightRows& rows, int64_t c0, int64_t cols, int64_t chunk,
+                             uint4* shared, int begin, int step, float (&sums)[kTogether * kR]) {
 #pragma unroll 2
-    for (int64_t col = lane * 8; col < cols; col += kWarp * 8) {
-      float v[8];
-      load_plain<kType>(weights, c0 + col, c0 + cols, v);
-      FloatRows<kR>::template add_values<8>(v, col, chunk, shared, sums);
+    for (int64_t col = begin * 8; col < cols; col += step * 8) {
+      float v[kTogether][8];
+#pragma unroll
+      for (int o = 0; o < kTogether; o++) load_plain<kType>(rows.at[o], c0 + col, c0 + cols, v[o]);
+#pragma unroll
+      for (int o = 0; o < kTogether; o++) {
+        FloatRows<kR>::template add_values<8>(v[o], col, chunk, shared, sums + o * kR);
+      }
     }
   }
 };

@@ -1,9 +1,10 @@
 // Products of weight matrices with activation rows on a CUDA device: matrices of a model, or those of the experts that
-// each row is routed to, which lie in slots. One description serves the kernels for a few rows (matvec.h) and those for
-// many (tiles.h).
+// each row is routed to, which lie in slots. One description serves the kernels for a few rows (matvec.h) and those
+// for many (tiles.h).
 //
-// All pointers are device pointers. Blocks of weights are read in place and need no alignment; neither do the biases and
-// scales within experts' blobs. Float rows are aligned to their elements.
+// All pointers are device pointers. Blocks of weights are read in place and need no alignment; neither do the biases
+// and scales within experts' blobs. Around them memory is readable to multiples of sixteen bytes. Float rows are
+// aligned to their elements.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -87,7 +87,8 @@ __device__ __forceinline__ RoundedEight round_eight(const Eight& x) {
   }
   out.codes[0] = pack_codes(code[0], code[1], code[2], code[3]);
   out.codes[1] = pack_codes(code[4], code[5], code[6], code[7]);
-  const int sum = __dp4a(static_cast<int>(out.codes[1]), 0x01010101, __dp4a(static_cast<int>(out.codes[0]), 0x01010101, 0));
+  constexpr int kOnes = 0x01010101;
+  const int sum = __dp4a(static_cast<int>(out.codes[1]), kOnes, __dp4a(static_cast<int>(out.codes[0]), kOnes, 0));
   out.sum = sum + __shfl_xor_sync(kAllLanes, sum, 1);
   return out;
 }

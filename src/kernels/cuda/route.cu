@@ -83,18 +83,20 @@ __device__ Best lane_best(const float* scores, const uint8_t* taken, int n, int 
   return best;
 }
 
-// Scratch of a row: scores [n], group scores [n], taken [n] bytes.
+// Scratch of a row: scores [n], group scores [n], logits [n], taken [n] bytes.
 __global__ void route_row(const __grid_constant__ RouteArgs a, LiveRows rows) {
   extern __shared__ float scratch[];
   const int64_t row = blockIdx.x;
   if (row >= *rows.live) return;
   const RouteParams& params = a.params;
   const int lane = threadIdx.x, n = params.n_experts, k = params.n_used;
-  const float* logits = a.logits + row * a.logits_stride;
+  float* logits = scratch + 2 * n;
   int32_t* ids = a.ids + row * a.ids_stride;
   float* weights = a.weights + row * a.weights_stride;
   float* scores = scratch;
-  auto* taken = reinterpret_cast<uint8_t*>(scratch + 2 * n);
+  auto* taken = reinterpret_cast<uint8_t*>(scratch + 3 * n);
+  for (int e = lane; e < n; e += kWarp) logits[e] = a.logits[row * a.logits_stride + e];
+  __syncwarp();
 
   Softmax softmax{0, 1};
   if (params.gating == Gating::kSoftmax) softmax = softmax_over(n, lane, [&](int e) { return logits[e]; });
@@ -109,20 +111,25 @@ __global__ void route_row(const __grid_constant__ RouteArgs a, LiveRows rows) {
   __syncwarp();
   if (params.n_groups > 1) mask_groups(params, scores, scratch + n, lane);
 
-  // Each lane keeps its best; only the lane that loses it looks again.
+  // Each lane keeps its best; only the lane that loses it looks again. Afterwards the logits of the chosen stand where
+  // the group scores did.
+  float* chosen = scratch + n;
   Best mine = lane_best(scores, taken, n, lane);
   for (int j = 0; j < k; j++) {
     const Best best = warp_best(mine);
-    if (lane == 0) ids[j] = best.at;
+    if (lane == 0) {
+      ids[j] = best.at;
+      chosen[j] = logits[best.at];
+    }
     if (best.at % kWarp != lane) continue;
     taken[best.at] = 1;
     mine = lane_best(scores, taken, n, lane);
   }
   __syncwarp();
 
-  if (params.gating == Gating::kSoftmaxSelected) softmax = softmax_over(k, lane, [&](int j) { return logits[ids[j]]; });
+  if (params.gating == Gating::kSoftmaxSelected) softmax = softmax_over(k, lane, [&](int j) { return chosen[j]; });
   const auto weight = [&](int j) {
-    const double logit = logits[ids[j]];
+    const double logit = chosen[j];
     return params.gating == Gating::kSigmoid ? sigmoid_of(logit) : softmax.of(logit);
   };
   double total = 0;
@@ -138,7 +145,7 @@ __global__ void route_row(const __grid_constant__ RouteArgs a, LiveRows rows) {
 
 void launch_route(const RouteArgs& args, const LiveRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return;
-  const size_t shared = static_cast<size_t>(args.params.n_experts) * (2 * sizeof(float) + 1);
+  const size_t shared = static_cast<size_t>(args.params.n_experts) * (3 * sizeof(float) + 1);
   route_row<<<static_cast<unsigned>(rows.rows), kWarp, shared, stream>>>(args, rows);
 }
 

@@ -25,27 +25,47 @@ __device__ __forceinline__ void for_element(const LiveRows& rows, int64_t cols, 
   if (!dead(rows, row) && col < cols) body(row, col);
 }
 
-// The sum over the threads of a block of kThreads, in every thread.
+constexpr int kNormThreads = 512;
+
+// The sum over the threads of a block of kNormThreads, in every thread.
 __device__ float block_sum(float x) {
-  __shared__ float warps[kThreads / kWarp];
+  __shared__ float warps[kNormThreads / kWarp];
   x = warp_sum(x);
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
   __syncthreads();
   float total = 0;
-  for (const float w : warps) total += w;
+#pragma unroll
+  for (int i = 0; i < kNormThreads / kWarp; i++) total += warps[i];
   return total;
 }
 
-__global__ void rms_norm(RmsNormArgs a, LiveRows rows) {
+// Rows of up to kHeld elements a thread stay in registers between their sum and their use.
+__global__ void __launch_bounds__(kNormThreads) rms_norm(RmsNormArgs a, LiveRows rows) {
+  constexpr int kHeld = 8;
   const int64_t row = blockIdx.x;
   if (dead(rows, row)) return;
   const float* x = a.x + row * a.x_stride;
-  float* y = a.y + row * a.y_stride;
+  float held[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; i++) {
+    const int64_t at = threadIdx.x + i * kNormThreads;
+    held[i] = at < a.cols ? x[at] : 0;
+  }
   float squares = 0;
-  for (int64_t i = threadIdx.x; i < a.cols; i += kThreads) squares = fmaf(x[i], x[i], squares);
+#pragma unroll
+  for (const float value : held) squares = fmaf(value, value, squares);
+  for (int64_t i = threadIdx.x + kHeld * kNormThreads; i < a.cols; i += kNormThreads) {
+    squares = fmaf(x[i], x[i], squares);
+  }
   const float mean = block_sum(squares) / static_cast<float>(a.cols);
   const float factor = 1.0f / sqrtf(mean + a.eps);
-  for (int64_t i = threadIdx.x; i < a.cols; i += kThreads) y[i] = x[i] * factor * a.gain[i];
+  float* y = a.y + row * a.y_stride;
+#pragma unroll
+  for (int i = 0; i < kHeld; i++) {
+    const int64_t at = threadIdx.x + i * kNormThreads;
+    if (at < a.cols) y[at] = held[i] * factor * a.gain[at];
+  }
+  for (int64_t i = threadIdx.x + kHeld * kNormThreads; i < a.cols; i += kNormThreads) y[i] = x[i] * factor * a.gain[i];
 }
 
 // A warp for each head.
@@ -109,7 +129,7 @@ __global__ void combine(CombineArgs a, LiveRows rows) {
 }  // namespace
 
 void launch_rms_norm(const RmsNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) rms_norm<<<static_cast<unsigned>(rows.rows), kThreads, 0, stream>>>(args, rows);
+  if (rows.rows > 0) rms_norm<<<static_cast<unsigned>(rows.rows), kNormThreads, 0, stream>>>(args, rows);
 }
 
 void launch_gated_norm(const GatedNormArgs& args, const LiveRows& rows, cudaStream_t stream) {

@@ -95,7 +95,8 @@ void launch_tiles(const Product& p, void* workspace, cudaStream_t stream) {
   if (p.format == ActFormat::kNone) return launch_tiles_float(p, stream);
   const int64_t rows = (p.max_items + p.x_share - 1) / p.x_share;
   const int64_t per_block = kRoundWarps * 256;
-  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((padded_cols(p.cols) + per_block - 1) / per_block));
+  const int64_t blocks = (padded_cols(p.cols) + per_block - 1) / per_block;
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(blocks));
   round_rows<<<grid, kRoundWarps * kWarp, 0, stream>>>(p, workspace);
   if (launch_tiles_k(p, workspace, stream)) return;
   if (launch_tiles_blocks(p, workspace, stream)) return;

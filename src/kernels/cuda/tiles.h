@@ -1,6 +1,6 @@
-// Products for many items: blocks decode a tile of weights once for a tile of items. With rounded activations the tensor
-// cores multiply 8-bit integers; float32 activations are multiplied in float32. The sum of an (item, weight row) is
-// formed in one order, whatever items share its tile.
+// Products for many items: blocks decode a tile of weights once for a tile of items. With rounded activations the
+// tensor cores multiply 8-bit integers; float32 activations are multiplied in float32. The sum of an (item, weight row)
+// is formed in one order, whatever items share its tile.
 #pragma once
 
 #include "kernels/cuda/product.h"

@@ -14,20 +14,16 @@ struct FloatTile {
   float x[kTileCols * kStride];        // [column][item]
 };
 
-// A thread decodes 32 columns of a row, and fetches as many of an item.
+// Half of the threads decode 64 columns of a row each, the others fetch as many of an item.
 __device__ void load_columns(const Product& p, const Tile& tile, int first, int64_t row0, int64_t c0, FloatTile& s) {
-  const int edge = threadIdx.x % kEdge, part = threadIdx.x / kEdge;
-  const int64_t row = row0 + edge;
-  const int64_t unit = c0 / kUnitCols + part;
-  if (row < p.rows && unit * kUnitCols < p.cols) {
+  const int edge = threadIdx.x % kEdge, part = threadIdx.x / kEdge % 2;
+  if (threadIdx.x < kThreads / 2) {
+    const int64_t row = row0 + edge < p.rows ? row0 + edge : p.rows - 1;  // what is past the last row is not looked at
     const uint8_t* weights = tile.memory + p.parts[0].offset + row * p.parts[0].row_bytes;
-    unit_values(p.parts[0].type, weights, unit, p.cols, [&](int64_t col, const Values& values) {
+    unit_values(p.parts[0].type, weights, c0 / kUnitCols + part, p.cols, [&](int64_t col, const Values& values) {
       for (int i = 0; i < kValues; i++) s.weights[(col - c0 + i) * kStride + edge] = values.v[i];
     });
-  } else {
-    // Columns of the units that are there may lie among those that this one would have, in formats with blocks of more
-    // than 128 columns only, whose rows are whole blocks: here nothing else writes them.
-    for (int i = 0; i < kUnitCols; i++) s.weights[(part * kUnitCols + i) * kStride + edge] = 0;
+    return;
   }
   const float* x = first + edge < tile.n ? p.x + tile.item(first + edge) / p.x_share * p.x_stride : nullptr;
   for (int i = 0; i < kUnitCols; i++) {

@@ -1,6 +1,6 @@
 // Tiles of integer products: 64 weight rows by 64 rounded activation rows a block, 128 columns a step. A warp has 16 of
-// the weight rows and multiplies them with the activations on the tensor cores, 32 (or 16) columns at a time: as many as
-// share a weight scale, which then multiplies the integers as floats.
+// the weight rows and multiplies them with the activations on the tensor cores, 32 (or 16) columns at a time: as many
+// as share a weight scale, which then multiplies the integers as floats.
 #pragma once
 
 #include "kernels/cuda/formats/format.cuh"
@@ -26,6 +26,18 @@ struct TileShared {
   alignas(8) float sums[F::kOffset ? kScales * kTileItems : 1];  // [columns of a scale][activation row]
   int64_t items[kTileItems];  // of the tile; -1 behind its last
 };
+
+// Steps that weights are asked for ahead of their loads.
+inline constexpr int kTileAhead = 4;
+
+// Asks for the weights of a step, a thread for each row.
+template <class F>
+__device__ __forceinline__ void prefetch_tile(const Product& p, const uint8_t* weights, int64_t row0, int64_t c0) {
+  const int64_t row = row0 + threadIdx.x;
+  if (threadIdx.x >= kWeightRows || row >= p.rows || c0 >= p.cols) return;
+  const uint8_t* at = weights + row * p.parts[0].row_bytes + c0 * F::kBytes / F::kElems;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
 
 // Weights of columns [c0, c0 + 128), zeros past the matrix.
 template <class F>
@@ -69,11 +81,12 @@ __device__ __forceinline__ bool tile_row(const Product& p, const TileShared<F>& 
   return true;
 }
 
+// The first `n` activation rows; what is behind them is not looked at.
 template <class F>
-__device__ void load_tile_codes(const Product& p, void* workspace, int64_t c0, TileShared<F>& s) {
+__device__ void load_tile_codes(const Product& p, void* workspace, int64_t c0, int n, TileShared<F>& s) {
   constexpr int kPieces = kTileCols / 16;
 #pragma unroll 4
-  for (int i = threadIdx.x; i < kTileItems * kPieces; i += kTileThreads) {
+  for (int i = threadIdx.x; i < n * kPieces; i += kTileThreads) {
     const int j = i / kPieces, piece = i % kPieces;
     uint4 codes = make_uint4(0, 0, 0, 0);
     float d = 0, sum = 0;
@@ -158,6 +171,7 @@ __device__ void multiply_tile(const TileShared<F>& s, int warp, int lane, int n8
   if constexpr (F::kSuper) {
 #pragma unroll
     for (int n = 0; n < kTileItems / 8; n++) {
+      if (n >= n8) break;
       const float2 d = *reinterpret_cast<const float2*>(s.d + 8 * n + 2 * t);
 #pragma unroll
       for (int i = 0; i < 4; i++) acc[n].v[i] = fmaf(part[n].v[i], i % 2 == 0 ? d.x : d.y, acc[n].v[i]);
@@ -199,11 +213,13 @@ __global__ void __launch_bounds__(kTileThreads) tiles_rounded(const __grid_const
   for (int i = threadIdx.x; i < kTileItems; i += kTileThreads) s.items[i] = i < tile.n ? tile.item(i) : -1;
   const int n8 = ((p.twice ? 2 * tile.n : tile.n) + 7) / 8;
   const uint8_t* weights = tile.memory + p.parts[0].offset;
+  for (int i = 0; i < kTileAhead; i++) prefetch_tile<F>(p, weights, row0, i * kTileCols);
   Fragment acc[kTileItems / 8] = {};
   for (int64_t c0 = 0; c0 < p.cols; c0 += kTileCols) {
     __syncthreads();
+    prefetch_tile<F>(p, weights, row0, c0 + kTileAhead * kTileCols);
     load_tile_weights<F>(p, weights, row0, c0, s);
-    load_tile_codes<F>(p, workspace, c0, s);
+    load_tile_codes<F>(p, workspace, c0, (n8 + 1) / 2 * 16, s);
     __syncthreads();
     multiply_tile<F>(s, warp, lane, n8, acc);
   }

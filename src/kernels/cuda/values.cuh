@@ -21,7 +21,7 @@ struct Values {
 };
 
 // Element i of a row of a plain type.
-STRATA_BOTH float plain_value(quant::Type type, const uint8_t* row, int64_t i) {
+STRATA_DEVICE float plain_value(quant::Type type, const uint8_t* row, int64_t i) {
   if (type == quant::Type::F32) return float_of_bits(load4(row + 4 * i));
   const uint32_t bits = load2(row + 2 * i);
   return type == quant::Type::F16 ? half_value(bits) : float_of_bits(bits << 16);
@@ -29,7 +29,7 @@ STRATA_BOTH float plain_value(quant::Type type, const uint8_t* row, int64_t i) {
 
 // Calls body(format) with the Format of a quantised type.
 template <class Body>
-STRATA_BOTH void with_format(quant::Type type, const Body& body) {
+STRATA_DEVICE void with_format(quant::Type type, const Body& body) {
   using quant::Type;
   switch (type) {
     case Type::Q4_0: return body(Format<Type::Q4_0>());
@@ -61,15 +61,15 @@ STRATA_BOTH void with_format(quant::Type type, const Body& body) {
   }
 }
 
-// Columns that are decoded together: each 128 columns are four of these units, in the format's order.
-inline constexpr int kUnitCols = 32;
+// Columns that are decoded together: each 128 columns are two of these units, in the format's order.
+inline constexpr int kUnitCols = 64;
 
-// Calls sink(col, values) for the runs of a row's unit, as quant's decoder of the type makes them; zeros behind the last
-// of the row's `cols` elements.
+// Calls sink(col, values) for the runs of a row's unit, as quant's decoder of the type makes them; zeros behind the
+// last of the row's `cols` elements.
 template <class Sink>
-STRATA_BOTH void unit_values(quant::Type type, const uint8_t* row, int64_t unit, int64_t cols, const Sink& sink) {
+STRATA_DEVICE void unit_values(quant::Type type, const uint8_t* row, int64_t unit, int64_t cols, const Sink& sink) {
   if (is_plain(type)) {
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < kUnitCols / kValues; r++) {
       const int64_t col = kUnitCols * unit + kValues * r;
       Values out{};
       for (int i = 0; i < kValues; i++) {
@@ -81,17 +81,18 @@ STRATA_BOTH void unit_values(quant::Type type, const uint8_t* row, int64_t unit,
   }
   with_format(type, [&](auto format) {
     using F = decltype(format);
-    constexpr int kUnits = F::kElems / kUnitCols;
-    const int64_t block = unit / kUnits;
-    const int within = static_cast<int>(unit % kUnits);
-    for (int i = 0; i < 2 / F::kRuns; i++) {
-      const int own = within * (2 / F::kRuns) + i;
-      Run runs[F::kRuns];
-      F::unpack(row + block * F::kBytes, own, runs);
+    constexpr int kColumns = kValues * F::kRuns;
+    constexpr int kOfBlock = F::kElems / kColumns;
+    for (int i = 0; i < kUnitCols / kColumns; i++) {
+      const int64_t own = unit * (kUnitCols / kColumns) + i;
+      const int64_t block = own / kOfBlock;
+      const int within = static_cast<int>(own % kOfBlock);
+      Run runs[F::kRuns] = {};
+      if (own * kColumns < cols) F::unpack(row + block * F::kBytes, within, runs);
       for (int r = 0; r < F::kRuns; r++) {
         Values out;
         for (int e = 0; e < kValues; e++) out.v[e] = run_value(runs[r], e);
-        sink(block * F::kElems + F::column(own, r), out);
+        sink(block * F::kElems + F::column(within, r), out);
       }
     }
   });

@@ -1,13 +1,11 @@
-// Loads from packed blocks, which have no alignment, and arithmetic on four bytes at a time. Functions run on the host,
-// too, where the tests hold them to quant's decoders.
+// Loads from packed blocks, which have no alignment, and arithmetic on four bytes at a time.
 #pragma once
 
 #include <cuda_fp16.h>
 
 #include <cstdint>
-#include <cstring>
 
-#define STRATA_BOTH __host__ __device__ __forceinline__
+#define STRATA_DEVICE __device__ __forceinline__
 
 namespace strata::kernels::cuda {
 
@@ -15,50 +13,30 @@ struct Words4 {
   uint32_t w[4];
 };
 
-#if defined(__CUDA_ARCH__)
-// Words that hold the addressed bytes are read whole: never one without a byte of the load in it.
-__device__ __forceinline__ const uint32_t* word_of(const uint8_t* p) {
+// Loads read aligned words, and sixteen aligned bytes, whole: never any without a byte of what was asked for, so memory
+// has to be readable up to the next multiple of sixteen bytes.
+STRATA_DEVICE const uint32_t* word_of(const uint8_t* p) {
   return reinterpret_cast<const uint32_t*>(reinterpret_cast<uintptr_t>(p) & ~uintptr_t{3});
 }
-__device__ __forceinline__ unsigned bits_into_word(const uint8_t* p) {
+STRATA_DEVICE unsigned bits_into_word(const uint8_t* p) {
   return static_cast<unsigned>(reinterpret_cast<uintptr_t>(p) & 3) * 8;
 }
-#endif
 
-STRATA_BOTH uint32_t load1(const uint8_t* p) {
-#if defined(__CUDA_ARCH__)
-  return __ldg(p);
-#else
-  return *p;
-#endif
-}
+STRATA_DEVICE uint32_t load1(const uint8_t* p) { return __ldg(p); }
 
-STRATA_BOTH uint32_t load2(const uint8_t* p) {
-#if defined(__CUDA_ARCH__)
+STRATA_DEVICE uint32_t load2(const uint8_t* p) {
   if ((reinterpret_cast<uintptr_t>(p) & 1) == 0) return __ldg(reinterpret_cast<const uint16_t*>(p));
   return __ldg(p) | static_cast<uint32_t>(__ldg(p + 1)) << 8;
-#else
-  uint16_t x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-#endif
 }
 
-STRATA_BOTH uint32_t load4(const uint8_t* p) {
-#if defined(__CUDA_ARCH__)
+STRATA_DEVICE uint32_t load4(const uint8_t* p) {
   const uint32_t* w = word_of(p);
   const unsigned shift = bits_into_word(p);
   const uint32_t low = __ldg(w);
   return shift == 0 ? low : __funnelshift_r(low, __ldg(w + 1), shift);
-#else
-  uint32_t x;
-  std::memcpy(&x, p, sizeof x);
-  return x;
-#endif
 }
 
-STRATA_BOTH void load8(const uint8_t* p, uint32_t* out) {
-#if defined(__CUDA_ARCH__)
+STRATA_DEVICE void load8(const uint8_t* p, uint32_t* out) {
   const uint32_t* w = word_of(p);
   const unsigned shift = bits_into_word(p);
   const uint32_t a = __ldg(w), b = __ldg(w + 1);
@@ -70,75 +48,65 @@ STRATA_BOTH void load8(const uint8_t* p, uint32_t* out) {
   const uint32_t c = __ldg(w + 2);
   out[0] = __funnelshift_r(a, b, shift);
   out[1] = __funnelshift_r(b, c, shift);
-#else
-  std::memcpy(out, p, 8);
-#endif
 }
 
-STRATA_BOTH Words4 load16(const uint8_t* p) {
-#if defined(__CUDA_ARCH__)
-  if ((reinterpret_cast<uintptr_t>(p) & 15) == 0) {
-    const uint4 x = __ldg(reinterpret_cast<const uint4*>(p));
-    return {{x.x, x.y, x.z, x.w}};
-  }
-  const uint32_t* w = word_of(p);
-  const unsigned shift = bits_into_word(p);
-  const uint32_t a = __ldg(w), b = __ldg(w + 1), c = __ldg(w + 2), d = __ldg(w + 3);
-  if (shift == 0) return {{a, b, c, d}};
-  const uint32_t e = __ldg(w + 4);
-  return {{__funnelshift_r(a, b, shift), __funnelshift_r(b, c, shift), __funnelshift_r(c, d, shift),
-           __funnelshift_r(d, e, shift)}};
-#else
-  Words4 x;
-  std::memcpy(x.w, p, sizeof x.w);
-  return x;
-#endif
+// Four words that start `at % 16` bytes into eight.
+STRATA_DEVICE Words4 words_within(const uint4& a, const uint4& b, uintptr_t at) {
+  const bool two = (at & 8) != 0, one = (at & 4) != 0;  // words to leave out
+  const uint32_t v0 = two ? a.z : a.x, v1 = two ? a.w : a.y, v2 = two ? b.x : a.z;
+  const uint32_t v3 = two ? b.y : a.w, v4 = two ? b.z : b.x, v5 = two ? b.w : b.y;
+  const uint32_t u0 = one ? v1 : v0, u1 = one ? v2 : v1, u2 = one ? v3 : v2, u3 = one ? v4 : v3, u4 = one ? v5 : v4;
+  const auto shift = static_cast<unsigned>(at & 3) * 8;
+  return {{__funnelshift_r(u0, u1, shift), __funnelshift_r(u1, u2, shift), __funnelshift_r(u2, u3, shift),
+           __funnelshift_r(u3, u4, shift)}};
 }
 
-STRATA_BOTH float float_of_bits(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-  return __uint_as_float(bits);
-#else
-  float x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-#endif
+// Aligned loads of sixteen bytes around what is asked for, joined: fewer transactions than loads of four bytes.
+STRATA_DEVICE Words4 load16(const uint8_t* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const auto* aligned = reinterpret_cast<const uint4*>(at & ~uintptr_t{15});
+  const uint4 a = __ldg(aligned);
+  if ((at & 15) == 0) return {{a.x, a.y, a.z, a.w}};
+  return words_within(a, __ldg(aligned + 1), at);
 }
 
-STRATA_BOTH float half_value(uint32_t bits) {
+struct Words8 {
+  uint32_t w[8];
+};
+STRATA_DEVICE Words8 load32(const uint8_t* p) {
+  const auto at = reinterpret_cast<uintptr_t>(p);
+  const auto* aligned = reinterpret_cast<const uint4*>(at & ~uintptr_t{15});
+  const uint4 a = __ldg(aligned), b = __ldg(aligned + 1);
+  if ((at & 15) == 0) return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  const Words4 low = words_within(a, b, at), high = words_within(b, __ldg(aligned + 2), at);
+  return {{low.w[0], low.w[1], low.w[2], low.w[3], high.w[0], high.w[1], high.w[2], high.w[3]}};
+}
+
+STRATA_DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
+
+STRATA_DEVICE float half_value(uint32_t bits) {
   __half_raw raw;
   raw.x = static_cast<unsigned short>(bits);
   return __half2float(__half(raw));
 }
-STRATA_BOTH float load_half(const uint8_t* p) { return half_value(load2(p)); }
+STRATA_DEVICE float load_half(const uint8_t* p) { return half_value(load2(p)); }
 
-STRATA_BOTH float fused(float a, float b, float c) { return fmaf(a, b, c); }
-
-STRATA_BOTH uint32_t low_nibbles(uint32_t x) { return x & 0x0F0F0F0Fu; }
-STRATA_BOTH uint32_t high_nibbles(uint32_t x) { return x >> 4 & 0x0F0F0F0Fu; }
+STRATA_DEVICE uint32_t low_nibbles(uint32_t x) { return x & 0x0F0F0F0Fu; }
+STRATA_DEVICE uint32_t high_nibbles(uint32_t x) { return x >> 4 & 0x0F0F0F0Fu; }
 
 // Bit i of the low four bits of x in bit 0 of byte i.
-STRATA_BOTH uint32_t bits_to_bytes(uint32_t x) { return (x & 15) * 0x00204081u & 0x01010101u; }
+STRATA_DEVICE uint32_t bits_to_bytes(uint32_t x) { return (x & 15) * 0x00204081u & 0x01010101u; }
 
 // Byte i of the result is the byte of b:a that the low three bits of nibble i of `select` name.
-STRATA_BOTH uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
-#if defined(__CUDA_ARCH__)
-  return __byte_perm(a, b, select);
-#else
-  const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
-  uint32_t out = 0;
-  for (int i = 0; i < 4; i++) out |= static_cast<uint32_t>(both >> (8 * (select >> (4 * i) & 7)) & 0xFF) << (8 * i);
-  return out;
-#endif
-}
+STRATA_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) { return __byte_perm(a, b, select); }
 
 // The sum of two signed bytes in each byte.
-STRATA_BOTH uint32_t add_bytes(uint32_t a, uint32_t b) {
+STRATA_DEVICE uint32_t add_bytes(uint32_t a, uint32_t b) {
   return ((a & 0x7F7F7F7Fu) + (b & 0x7F7F7F7Fu)) ^ ((a ^ b) & 0x80808080u);
 }
 
 // -x in the bytes whose sign bit (of the four in `signs`) is set; no byte of x may be 0.
-STRATA_BOTH uint32_t negate_bytes(uint32_t x, uint32_t signs) {
+STRATA_DEVICE uint32_t negate_bytes(uint32_t x, uint32_t signs) {
   const uint32_t ones = bits_to_bytes(signs);
   return (x ^ ones * 0xFF) + ones;
 }
@@ -149,7 +117,7 @@ struct Looked {
   uint32_t low, high;
 };
 template <class Table>
-STRATA_BOTH Looked look_up(uint32_t nibbles) {
+STRATA_DEVICE Looked look_up(uint32_t nibbles) {
   constexpr uint32_t table[4] = {Table::kWords[0], Table::kWords[1], Table::kWords[2], Table::kWords[3]};
   // The upper bit of a nibble chooses between the halves of the table.
   const uint32_t within = nibbles & 0x77777777u;

@@ -11,9 +11,6 @@ namespace strata::kernels::cuda::on_device {
 #undef const
 }  // namespace strata::kernels::cuda::on_device
 
-// The table of the side that the code is compiled for.
-#if defined(__CUDA_ARCH__)
-#define STRATA_TABLE(name) ::strata::kernels::cuda::on_device::strata::quant::name
-#else
-#define STRATA_TABLE(name) ::strata::quant::name
-#endif
+namespace strata::kernels::cuda {
+namespace tables = on_device::strata::quant;
+}  // namespace strata::kernels::cuda

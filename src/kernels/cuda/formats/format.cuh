@@ -4,7 +4,7 @@
 //   kElems, kBytes     elements and bytes of a block,
 //   kRuns              runs that are unpacked together because their bits lie in the same bytes: a unit,
 //   kOffset            whether offsets are anything but 0,
-//   kGroup             columns that share scale and offset: 16 or 32,
+//   kGroup             columns that share scale and offset: 16, or 32 where runs 2i and 2i + 1 of a unit are a group,
 //   kSuper             whether its products want activations rounded by 256 (kernels/q8.h), else by 32,
 //   column(unit, run)  where in the block a run starts,
 //   unpack(block, unit, runs)  the runs of a unit.
@@ -26,20 +26,20 @@ struct Run {
 template <quant::Type kType>
 struct Format;
 
-STRATA_BOTH float run_value(const Run& run, int i) {
+STRATA_DEVICE float run_value(const Run& run, int i) {
   const auto code = static_cast<int8_t>(run.codes[i / 4] >> (8 * (i % 4)));
-  return fused(run.scale, static_cast<float>(code), run.offset);
+  return fmaf(run.scale, static_cast<float>(code), run.offset);
 }
 
 // One run a unit, in order of columns.
 struct SingleRuns {
   static constexpr int kRuns = 1;
-  STRATA_BOTH static int column(int unit, int) { return 16 * unit; }
+  STRATA_DEVICE static int column(int unit, int) { return 16 * unit; }
 };
 // The two halves of 32 columns.
 struct PairedRuns {
   static constexpr int kRuns = 2;
-  STRATA_BOTH static int column(int unit, int run) { return 32 * unit + 16 * run; }
+  STRATA_DEVICE static int column(int unit, int run) { return 32 * unit + 16 * run; }
 };
 
 }  // namespace strata::kernels::cuda
