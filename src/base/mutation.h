@@ -11,6 +11,8 @@ enum class Mutation {
   kBankFreeNotAwaited,   // experts are copied into a bank that the device may still compute from
   kBankFullNotAwaited,   // the device computes from a bank whose experts may still be on their way
   kLoanNotAwaited,       // slots are lent while operations may still read them
+  kLentNotKept,          // the resident copy lacks what prompts borrow
+  kHandOffNotAwaited,    // hidden rows are handed to the next part while they may still be on their way
   kSwapWithoutSaving,  // an expert leaves its slot before its bytes are kept elsewhere
   kOneFencePerBuffer,  // a stage buffer remembers only the copy that was noted last
 };

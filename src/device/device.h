@@ -121,6 +121,10 @@ class Device {
 
   // Whether host code may read and write the device's memory in place.
   virtual bool host_accessible() const = 0;
+  // Whether a copy queued on this device's streams may have its other end in `other`'s own memory. Copies between
+  // devices that don't reach each other go through pinned host memory, which the streams of all devices can copy from
+  // and to.
+  virtual bool reaches(const Device& other) const { return &other == this; }
 };
 
 }  // namespace strata::device

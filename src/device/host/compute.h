@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
@@ -17,6 +18,8 @@ class Compute {
   Compute(const ThreadPoolOptions& threads, const kernels::Kernels& kernels) : kernels_(kernels), pool_(threads) {}
 
   ThreadPool& pool() { return pool_; }
+  // Held by whoever computes on the pool, or with its scratch, while other threads may: it does one job at a time.
+  Mutex& turn() { return turn_; }
   const kernels::Kernels& kernels() const { return kernels_; }
 
   // At least this many floats of scratch per thread from then on. kNoMemory when the system has none.
@@ -31,6 +34,7 @@ class Compute {
  private:
   const kernels::Kernels& kernels_;
   ThreadPool pool_;
+  Mutex turn_;
   int64_t scratch_floats_ = 0;
   std::vector<std::unique_ptr<float[]>> scratch_;
 };

@@ -88,6 +88,12 @@ Result<std::unique_ptr<Graph>> SimDevice::capture(const std::function<void(Strea
   return std::unique_ptr<Graph>(std::move(recording));
 }
 
+// Devices of one machine have a link to each other, unless the spec says that they have none.
+bool SimDevice::reaches(const Device& other) const {
+  const auto* sim = dynamic_cast<const SimDevice*>(&other);
+  return sim == this || (sim != nullptr && &sim->core_ == &core_ && core_.spec.peer_bytes_per_s > 0);
+}
+
 int device_index(const Core& core, const Memory& memory) {
   if (memory.kind() != MemoryKind::kDevice || MemoryRecord::of(core, memory) == nullptr) return -1;
   return static_cast<SimDevice*>(memory.owner())->index();

@@ -31,6 +31,7 @@ class SimDevice final : public Device {
   std::unique_ptr<Event> make_event() override;
   Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) override;
   bool host_accessible() const override { return false; }
+  bool reaches(const Device& other) const override;
 
   // For host tasks that compute (the experts that stay on the CPU): one thread. One task at a time may use it, so tasks
   // of different streams that run beside each other need one each.

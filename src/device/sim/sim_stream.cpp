@@ -16,6 +16,10 @@ bool within(const Memory& memory, size_t offset, size_t bytes) {
   return offset <= memory.bytes() && bytes <= memory.bytes() - offset;
 }
 
+bool in_reach(const Core& core, const SimDevice& device, const Memory& memory) {
+  return device_index(core, memory) < 0 || device.reaches(*memory.owner());
+}
+
 void add_use(const Core& core, std::vector<MemoryRecord*>& uses, const Memory& memory) {
   if (MemoryRecord* record = MemoryRecord::of(core, memory)) uses.push_back(record);
 }
@@ -221,6 +225,8 @@ void SimStream::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t s
                      SourceSite site) {
   ASSERT(within(dst, dst_offset, bytes));
   ASSERT(within(src, src_offset, bytes));
+  ASSERT(in_reach(core_, sim_device_, dst));
+  ASSERT(in_reach(core_, sim_device_, src));
   CopyJob job{&dst, dst_offset, &src, src_offset, bytes, site, {}};
   std::vector<MemoryRecord*> uses;
   add_use(core_, uses, dst);

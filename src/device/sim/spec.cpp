@@ -115,6 +115,12 @@ Status parse_single(std::string_view part, std::string_view value, uint64_t& fie
   return {};
 }
 
+Status parse_peer(std::string_view part, std::string_view value, uint64_t& field) {
+  if (value != "off") return parse_single(part, value, field);
+  field = 0;
+  return {};
+}
+
 Status parse_whole(std::string_view part, std::string_view value, uint64_t& field) {
   const auto number = parse_number(value);
   if (!number) return bad(part, "has to be a whole number below 2^64");
@@ -135,7 +141,7 @@ Status parse_option(std::string_view part, std::string_view key, std::string_vie
     return parse_per_device(part, value, spec, &DeviceSpec::mem_bytes_per_s, parse_bytes_per_s, kWantBytesPerS);
   if (key == "compute")
     return parse_per_device(part, value, spec, &DeviceSpec::compute_flops_per_s, parse_flops, kWantFlops);
-  if (key == "peer") return parse_single(part, value, spec.peer_bytes_per_s);
+  if (key == "peer") return parse_peer(part, value, spec.peer_bytes_per_s);
   if (key == "host") return parse_single(part, value, spec.host_bytes_per_s);
   if (key == "drive") return parse_single(part, value, spec.drive_bytes_per_s);
   if (key == "seed") return parse_whole(part, value, spec.seed);

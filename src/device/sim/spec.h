@@ -10,6 +10,8 @@
 //   compute  of a device's arithmetic             drive  of reads from files
 //   seed     of the random delays                 check  on or off: the checker of access orders
 //   fail     n: the n-th thing that can fail does (faults.h)
+//
+// With peer=off no device reaches the memory of another one.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,7 @@ struct DeviceSpec {
 
 struct SimSpec {
   std::vector<DeviceSpec> devices;
-  uint64_t peer_bytes_per_s = 16 * kGiB;
+  uint64_t peer_bytes_per_s = 16 * kGiB;  // 0: devices don't reach each other
   uint64_t host_bytes_per_s = 50 * kGiB;
   uint64_t drive_bytes_per_s = 3 * kGiB;
   uint64_t seed = 1;

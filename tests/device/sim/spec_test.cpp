@@ -40,6 +40,12 @@ TEST(SimSpec, DevicesAlikeAndOthers) {
   EXPECT_EQ(spec->fail_at, 12u);
 }
 
+TEST(SimSpec, DevicesWithoutALinkBetweenThem) {
+  const auto spec = parse_sim_spec("sim:2x64MiB/peer=off");
+  ASSERT_TRUE(spec.ok()) << spec.error().message;
+  EXPECT_EQ(spec->peer_bytes_per_s, 0u);
+}
+
 TEST(SimSpec, TheLargestNumbers) {
   EXPECT_TRUE(parse_sim_spec("sim:1TiB/link=1073741824GiBps/seed=18446744073709551615").ok());
   EXPECT_TRUE(parse_sim_spec("sim:16x1B").ok());
@@ -80,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Bad{"sim:1MiB/link=1GiBps,2GiBps", "has 2 rates for 1 devices"},
                     Bad{"sim:3x1MiB/mem=1GiBps,2GiBps", "has 2 rates for 3 devices"},
                     Bad{"sim:1MiB/compute=5GiBps", "'compute=5GiBps' has to be a rate like 50GFLOPs"},
+                    Bad{"sim:2x1MiB/peer=on", "'peer=on' has to be a rate"},
                     Bad{"sim:2x1MiB/peer=1GiBps,1GiBps", "'peer=1GiBps,1GiBps' has to be a rate"},
                     Bad{"sim:1MiB/drive=fast", "'drive=fast' has to be a rate"},
                     Bad{"sim:1MiB/host=1", "'host=1' has to be a rate"},

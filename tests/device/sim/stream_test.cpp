@@ -78,6 +78,20 @@ TEST_F(SimStreamTest, PeerCopiesAndEventsOrderStreamsOfTwoDevices) {
   }
 }
 
+TEST_F(SimStreamTest, WithoutALinkDevicesReachTheirOwnMemoryOnly) {
+  SimDevice& second = machine_->device(1);
+  EXPECT_TRUE(device_.reaches(second));
+  EXPECT_FALSE(device_.reaches(machine_of("sim:1MiB")->device(0))) << "of another machine";
+  const auto apart = machine_of("sim:2x1MiB/peer=off");
+  EXPECT_TRUE(apart->device(0).reaches(apart->device(0)));
+  EXPECT_FALSE(apart->device(0).reaches(apart->device(1)));
+  const auto stream = apart->device(0).make_stream("compute");
+  const auto here = apart->device(0).allocate(64, "here").value();
+  const auto there = apart->device(1).allocate(64, "there").value();
+  EXPECT_DEATH(stream->copy(*there, 0, *here, 0, 64), "in_reach");
+  EXPECT_DEATH(stream->copy(*here, 0, *there, 0, 64), "in_reach");
+}
+
 TEST_F(SimStreamTest, AWaitMeansTheLatestRecordBeforeIt) {
   const auto event = device_.make_event();
   EXPECT_TRUE(event->done()) << "never recorded";
