@@ -93,6 +93,9 @@
   X(kStreamRows, "stream-rows", SettingType::kInt, "auto", 1, 1048576, "rows", "", kScopeEngine,                      \
     "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
     "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
+  X(kLayerSplit, "layer-split", SettingType::kText, "auto", 0, 0, "layers", "", kScopeEngine,                         \
+    "How many layers each device of --device computes, in their order, separated by commas; auto chooses, and may "   \
+    "leave a device out")                                                                                             \
   X(kAdapt, "adapt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \
     "While answers are computed, move the experts that are used most of late into the device's cache, or where "      \
     "there is none into the resident copy")                                                                           \

@@ -41,8 +41,10 @@ class CopyTier final : public ChangingTier {
 }  // namespace
 
 template <class Spec>
-Adaptation::Adaptation(const Spec& spec, std::unique_ptr<ChangingTier> tier)
+Adaptation::Adaptation(const Spec& spec, int32_t first_layer, int32_t last_layer, std::unique_ptr<ChangingTier> tier)
     : layout_(spec.layout),
+      first_layer_(first_layer),
+      last_layer_(last_layer),
       every_(spec.every),
       max_moves_(spec.options.max_moves),
       uses_(spec.prior.model(), spec.options.half_life_rows),
@@ -61,11 +63,13 @@ Result<std::unique_ptr<Adaptation>> Adaptation::create(const AdaptationSpec& spe
                                                  .stats = spec.stats,
                                                  .resident = spec.resident,
                                                  .max_moves = spec.options.max_moves}));
-  return std::unique_ptr<Adaptation>(new Adaptation(spec, std::make_unique<CacheTier>(spec.cache, std::move(swaps))));
+  return std::unique_ptr<Adaptation>(new Adaptation(spec, spec.first_layer, spec.last_layer,
+                                                    std::make_unique<CacheTier>(spec.cache, std::move(swaps))));
 }
 
 std::unique_ptr<Adaptation> Adaptation::create(const CopyAdaptationSpec& spec) {
-  return std::unique_ptr<Adaptation>(new Adaptation(spec, std::make_unique<CopyTier>(spec.copy)));
+  const auto n_layers = static_cast<int32_t>(spec.layout.layers().size());
+  return std::unique_ptr<Adaptation>(new Adaptation(spec, 0, n_layers, std::make_unique<CopyTier>(spec.copy)));
 }
 
 uint64_t Adaptation::bytes_needed(const experts::ExpertLayout& layout, bool resident) {
@@ -73,8 +77,9 @@ uint64_t Adaptation::bytes_needed(const experts::ExpertLayout& layout, bool resi
 }
 
 void Adaptation::routed(int32_t layer, const device::In<int32_t>& ids) {
-  if (layer <= last_layer_ || last_layer_ < 0) rows_ += ids.rows;  // a step begins
-  last_layer_ = layer;
+  if (layer < first_layer_ || layer >= last_layer_) return;
+  if (layer <= heard_layer_ || heard_layer_ < 0) rows_ += ids.rows;  // a step begins
+  heard_layer_ = layer;
   for (int64_t r = 0; r < ids.rows; r++) {
     for (int64_t j = 0; j < ids.cols; j++) {
       const experts::ExpertKey key{layer, ids.row(r)[j]};
@@ -96,7 +101,7 @@ void Adaptation::decide() {
     pause_--;
   } else {
     const experts::RoutedModel& model = uses_.model();
-    for (int32_t l = 0; l < static_cast<int32_t>(layout_.layers().size()); l++) {
+    for (int32_t l = first_layer_; l < last_layer_; l++) {
       for (int32_t e = 0; e < layout_.layer(l).n_experts; e++) {
         resident_[model.index({l, e})] = tier_->holds({l, e});
       }

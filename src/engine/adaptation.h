@@ -25,6 +25,8 @@ struct AdaptationSpec {
   int64_t n_used = 0;                             // experts of a row
   int64_t every = 4;                              // steps between two decisions
   experts::AdaptOptions options = {};
+  int first_layer = 0;            // of those whose experts the cache is for
+  int last_layer = 0;             // one past
 };
 
 // The same for a resident copy over files.
@@ -69,17 +71,18 @@ class Adaptation final : public experts::RoutingObserver {
 
  private:
   template <class Spec>
-  Adaptation(const Spec& spec, std::unique_ptr<ChangingTier> tier);
+  Adaptation(const Spec& spec, int32_t first_layer, int32_t last_layer, std::unique_ptr<ChangingTier> tier);
   void decide();
   void report(const Status& status);
 
   const experts::ExpertLayout& layout_;
+  int32_t first_layer_, last_layer_;  // that the tier is for, and one past them
   int64_t every_;
   int64_t max_moves_;
   experts::UseCounts uses_;
   std::unique_ptr<ChangingTier> tier_;
   std::vector<bool> resident_;  // [n_layers][n_experts] in the tier
-  int32_t last_layer_ = -1;     // that was heard of
+  int32_t heard_layer_ = -1;    // that was heard of last
   int64_t rows_ = 0;            // since the last decision
   int64_t steps_ = 0;
   int64_t pause_ = 0;  // decisions left out after a failure

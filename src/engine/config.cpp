@@ -7,6 +7,7 @@
 #include "base/topology.h"
 #include "device/cuda/cuda.h"
 #include "device/sim/spec.h"
+#include "engine/layer_split.h"
 
 namespace strata::engine {
 namespace {
@@ -60,6 +61,9 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
   if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);
   config.prefill_borrow = settings.on(Key::kPrefillBorrow);
+  if (settings.text(Key::kLayerSplit) != "auto") {
+    ASSIGN_OR_RETURN(config.layer_split, parse_split(settings.text(Key::kLayerSplit)));
+  }
   if (settings.on(Key::kAdapt)) config.adapt_every = settings.integer(Key::kAdaptEvery);
   config.expert_profile = settings.text(Key::kExpertProfile);
   config.expert_profile_save = settings.text(Key::kExpertProfileSave);

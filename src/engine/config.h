@@ -27,6 +27,7 @@ struct EngineConfig {
   int64_t cache_min_slots = 0;          // that stay when slots are lent
   std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows
   bool prefill_borrow = true;           // it streams through slots of the cache, else through memory of its own
+  std::vector<int> layer_split;         // layers that each device computes; empty: chosen (engine/layer_split.h)
   int64_t adapt_every = 0;              // steps between two decisions on which experts to cache; 0: they stay
   std::string expert_profile;           // file of the ranking that the cache is filled by; empty: none
   std::string expert_profile_save;      // file that takes what was learned of it; empty: none

@@ -1,8 +1,10 @@
 #include "engine/devices.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/format.h"
 #include "base/topology.h"
 
@@ -96,6 +98,31 @@ uint64_t Devices::host_bytes() const {
   for (const auto& gpu : gpus_) bytes += gpu->host_bytes();
   return bytes;
 }
+
+std::vector<PlannedDevice> Devices::planned(uint64_t ram_bytes) const {
+  std::vector<PlannedDevice> planned;
+  for (size_t i = 0; i < computing_.size(); i++) {
+    const bool on_host = computing_[i] == host_.get();
+    planned.push_back({.name = computing_[i]->name(),
+                       .budget_bytes = on_host ? ram_bytes : computing_[i]->budget_bytes(),
+                       .on_host = on_host,
+                       .rates = machine_ ? rates_of(machine_->spec().devices[i]) : DeviceRates{}});
+  }
+  return planned;
+}
+
+bool Devices::peers() const {
+  return std::all_of(computing_.begin(), computing_.end(), [&](const device::Device* from) {
+    return std::all_of(computing_.begin(), computing_.end(),
+                       [&](const device::Device* to) { return from->reaches(*to); });
+  });
+}
+
+double Devices::cpu_bytes_per_s() const {
+  return machine_ ? static_cast<double>(machine_->spec().host_bytes_per_s) : kTypicalCpuBytesPerS;
+}
+
+int64_t Devices::now_ns() { return machine_ ? machine_->now_ns() : real_clock().now_ns(); }
 
 Status Devices::health() { return machine_ ? machine_->health() : Status(); }
 

@@ -10,6 +10,7 @@
 #include "device/host/host_device.h"
 #include "device/sim/machine.h"
 #include "engine/config.h"
+#include "engine/placing.h"
 
 namespace strata::engine {
 
@@ -23,8 +24,16 @@ class Devices {
   device::host::HostDevice& host() { return *host_; }
   // Those that compute layers, as they are named, at least one; on cpu it is the host.
   std::span<device::Device* const> computing() const { return computing_; }
+  // What a plan is made from, in the order of computing(); the host's budget is `ram_bytes`.
+  std::vector<PlannedDevice> planned(uint64_t ram_bytes) const;
+  // Whether all of them reach each other's memory.
+  bool peers() const;
+  // At which the host reads memory to compute experts.
+  double cpu_bytes_per_s() const;
   // RAM that is handed out: by the host, and as host memory of devices.
   uint64_t host_bytes() const;
+  // Of the simulated machine, if there is one; else real time.
+  int64_t now_ns();
   // What has gone wrong that no stream can have shown.
   Status health();
 

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/format.h"
@@ -45,8 +46,9 @@ Status check_profile_output(const std::string& path, const gguf::Model& model) {
 Engine::~Engine() {
   // Streams and buffers go before the device they belong to.
   pool_.reset();
-  adaptation_.reset();
-  part_.reset();
+  pipeline_.reset();
+  copy_adaptation_.reset();
+  parts_.clear();
   watch_.reset();
   source_.reset();
 }
@@ -58,6 +60,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const Eng
   log_info("{}", engine->describe());
   log_info("what lies where:\n{}{}", experts::placement_text(engine->request_.input(), engine->plan_),
            engine->source_report_);
+  if (!engine->plan_.warning.empty()) log_warning("{}", engine->plan_.warning);
   return engine;
 }
 
@@ -72,25 +75,23 @@ Status Engine::choose(const EngineConfig& config) {
   step_limits_ = limits.step;
   state_limits_ = limits.state;
   ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config_));
-  RETURN_IF_ERROR(open_devices(ram));
-  const PlannedDevice device{device_->name(), on_host() ? ram : device_->budget_bytes(), on_host()};
-  ASSIGN_OR_RETURN(
-      request_,
-      placement_request(
-          {.model = model_, .arch = *arch_, .hp = hp_, .config = config_, .devices = {&device, 1}, .ram_bytes = ram}));
+  ASSIGN_OR_RETURN(devices_, Devices::open(config_, ram));
+  host_ = &devices_->host();
+  const std::vector<PlannedDevice> planned = devices_->planned(ram);
+  ASSIGN_OR_RETURN(request_, placement_request({.model = model_,
+                                                .arch = *arch_,
+                                                .hp = hp_,
+                                                .config = config_,
+                                                .devices = planned,
+                                                .peers = devices_->peers(),
+                                                .cpu_bytes_per_s = devices_->cpu_bytes_per_s(),
+                                                .ram_bytes = ram}));
   ASSIGN_OR_RETURN(plan_, experts::plan_placement(request_.input()));
   return {};
 }
 
-Status Engine::open_devices(uint64_t ram) {
-  ASSIGN_OR_RETURN(devices_, Devices::open(config_, ram));
-  if (devices_->computing().size() > 1) {
-    return Error{ErrorCode::kUnsupported,
-                 format("--device {}: a model runs on one device; name one", printable(config_.device))};
-  }
-  host_ = &devices_->host();
-  device_ = devices_->computing().front();
-  return {};
+device::Device& Engine::device_of(size_t part) const {
+  return *devices_->computing()[request_.parts[part].device_index];
 }
 
 // Experts that steps read from files are worth asking for early.
@@ -101,18 +102,18 @@ bool Engine::reads_files() const {
          plan_.needs_bytes + request_.layout.total_bytes() > request_.ram_bytes;
 }
 
-model::PartOptions Engine::part_options() const {
-  const experts::PartPlacement& part = placed();
+model::PartOptions Engine::part_options(size_t part) const {
+  const experts::PartPlacement& placed = plan_.parts[part];
   return {.step = step_limits_,
           .state = state_limits_,
           .kv_type = config_.kv_type,
           .numeric = {.deterministic = config_.deterministic, .round_activations = config_.round_activations},
           .use_graphs = config_.use_graphs,
           .on_host = on_host(),
-          .cached = part.slots.n_slots() > 0,
+          .cached = placed.slots.n_slots() > 0,
           .cache_min_slots = config_.cache_min_slots,
-          .stream = {.ring = part.ring,
-                     .borrowed = part.borrowed,
+          .stream = {.ring = placed.ring,
+                     .borrowed = placed.borrowed,
                      .min_rows = config_.stream_rows.value_or(
                          experts::auto_stream_rows(hp_.route.n_experts, hp_.route.n_used))},
           .look_ahead = reads_files()};
@@ -125,7 +126,7 @@ Status Engine::load() {
                                                             .plan = plan_,
                                                             .n_used = hp_.route.n_used,
                                                             .host = *host_,
-                                                            .device = *device_,
+                                                            .device = device_of(0),
                                                             .threads = host_->compute().pool(),
                                                             .stats = stats_}));
   source_ = std::move(opened.source);
@@ -133,51 +134,93 @@ Status Engine::load() {
   source_report_ = std::move(opened.report);
   if (reads_files()) watch_ = std::make_unique<SourceWatch>(*source_);
   if (!config_.expert_profile_save.empty()) routing_.add(counter_.emplace(*request_.profile));
+  parts_.resize(request_.parts.size());
+  for (size_t i = 0; i < parts_.size(); i++) RETURN_IF_ERROR(load_part(i));
+  RETURN_IF_ERROR(connect_parts());
+  return start_adaptation();
+}
+
+Status Engine::load_part(size_t i) {
+  const experts::PartNeeds& needs = request_.parts[i];
+  EnginePart& part = parts_[i];
+  if (parts_.size() > 1) {
+    ASSIGN_OR_RETURN(part.log, RoutingLog::create(*host_, routing_log_spec(hp_, step_limits_, needs.first_layer,
+                                                                           needs.last_layer, parts_.size())));
+  }
   const model::PartSpec spec{.model = model_,
                              .arch = *arch_,
                              .hp = hp_,
                              .layout = request_.layout,
                              .source = *source_,
-                             .device = *device_,
+                             .device = device_of(i),
                              .compute = host_->compute(),
                              .stats = stats_,
-                             .first = 0,
-                             .last = hp_.n_layers,
-                             .slots = placed().slots,
-                             .observer = &routing_};
-  ASSIGN_OR_RETURN(part_, model::Part::create(spec, part_options()));
-  const std::vector<model::SequencePool::PartState> parts = {{&part_->state(), &part_->stream()}};
-  pool_ = std::make_unique<model::SequencePool>(state_limits_, parts, stats_);
-  return start_adaptation();
+                             .first = needs.first_layer,
+                             .last = needs.last_layer,
+                             .slots = plan_.parts[i].slots,
+                             .observer = part.log ? static_cast<experts::RoutingObserver*>(part.log.get()) : &routing_,
+                             .n_parts = n_parts()};
+  ASSIGN_OR_RETURN(part.part, model::Part::create(spec, part_options(i)));
+  return {};
 }
 
-// Where a device caches some experts, those adapt; where RAM is the fastest tier and holds some, those do.
+Status Engine::connect_parts() {
+  std::vector<PipelineStage> stages;
+  std::vector<std::unique_ptr<HandOff>> hand_offs;
+  std::vector<model::SequencePool::PartState> states;
+  for (EnginePart& part : parts_) {
+    if (!stages.empty()) {
+      ASSIGN_OR_RETURN(hand_offs.emplace_back(), HandOff::create({.from = stages.back().part->stream(),
+                                                                  .to = part.part->stream(),
+                                                                  .max_rows = step_limits_.max_rows,
+                                                                  .dim = hp_.dim,
+                                                                  .peers = devices_->peers()}));
+    }
+    stages.push_back({part.part.get(), part.log.get()});
+    states.push_back({&part.part->state(), &part.part->stream()});
+  }
+  streams_.resize(parts_.size());
+  pipeline_ = std::make_unique<Pipeline>(std::move(stages), std::move(hand_offs),
+                                         static_cast<size_t>(state_limits_.max_sequences));
+  pool_ = std::make_unique<model::SequencePool>(state_limits_, states, stats_);
+  return {};
+}
+
+// Where a device caches some experts of its layers, those adapt; where RAM is the fastest tier and holds some, those
+// do.
 Status Engine::start_adaptation() {
   if (config_.adapt_every == 0) return {};
-  const int64_t n_experts = std::ssize(request_.ranking);
-  const int64_t n_cached = placed().slots.n_slots();
-  const int64_t n_copied = std::ssize(plan_.resident.blobs());
-  if (n_cached > 0 && n_cached < n_experts) {
-    ASSIGN_OR_RETURN(adaptation_, Adaptation::create({.device = *device_,
-                                                      .compute = part_->stream(),
-                                                      .cache = *part_->cache(),
-                                                      .source = *source_,
-                                                      .layout = request_.layout,
-                                                      .stats = stats_,
-                                                      .resident = resident_,
-                                                      .prior = *request_.profile,
-                                                      .n_used = hp_.route.n_used,
-                                                      .every = config_.adapt_every}));
-  } else if (n_cached == 0 && n_copied > 0 && n_copied < n_experts) {
-    adaptation_ = Adaptation::create(CopyAdaptationSpec{.copy = *resident_,
-                                                        .layout = request_.layout,
-                                                        .prior = *request_.profile,
-                                                        .n_used = hp_.route.n_used,
-                                                        .every = config_.adapt_every});
-  } else {
-    return {};
+  int64_t n_cached = 0;
+  for (size_t i = 0; i < parts_.size(); i++) {
+    const experts::PartNeeds& needs = request_.parts[i];
+    const int64_t n_slots = plan_.parts[i].slots.n_slots();
+    int64_t n_experts = 0;
+    for (int l = needs.first_layer; l < needs.last_layer; l++) n_experts += request_.layout.layer(l).n_experts;
+    n_cached += n_slots;
+    if (n_slots == 0 || n_slots == n_experts) continue;
+    EnginePart& part = parts_[i];
+    ASSIGN_OR_RETURN(part.adaptation, Adaptation::create({.device = device_of(i),
+                                                          .compute = part.part->stream(),
+                                                          .cache = *part.part->cache(),
+                                                          .source = *source_,
+                                                          .layout = request_.layout,
+                                                          .stats = stats_,
+                                                          .resident = resident_,
+                                                          .prior = *request_.profile,
+                                                          .n_used = hp_.route.n_used,
+                                                          .every = config_.adapt_every,
+                                                          .first_layer = needs.first_layer,
+                                                          .last_layer = needs.last_layer}));
+    routing_.add(*part.adaptation);
   }
-  routing_.add(*adaptation_);
+  const int64_t n_copied = std::ssize(plan_.resident.blobs());
+  if (n_cached > 0 || n_copied == 0 || n_copied == std::ssize(request_.ranking)) return {};
+  copy_adaptation_ = Adaptation::create(CopyAdaptationSpec{.copy = *resident_,
+                                                           .layout = request_.layout,
+                                                           .prior = *request_.profile,
+                                                           .n_used = hp_.route.n_used,
+                                                           .every = config_.adapt_every});
+  routing_.add(*copy_adaptation_);
   return {};
 }
 
@@ -185,56 +228,89 @@ Status Engine::save_profile() const {
   return counter_ ? counter_->profile().save(config_.expert_profile_save) : Status();
 }
 
-std::string Engine::describe() const {
-  device::host::Compute& compute = host_->compute();
-  std::string cached;
-  const experts::PartPlacement& part = placed();
-  if (part.slots.n_slots() > 0) {
-    cached = format(", {} of them cached in {}", part.slots.n_slots(), format_bytes(part.slots.bytes()));
+std::string Engine::cached_text() const {
+  int64_t n_slots = 0;
+  uint64_t slot_bytes = 0, ring_bytes = 0;
+  bool borrowed = true;
+  for (const experts::PartPlacement& part : plan_.parts) {
+    n_slots += part.slots.n_slots();
+    slot_bytes += part.slots.bytes();
+    ring_bytes += part.ring.bytes();
+    borrowed = borrowed && (part.ring.empty() || part.borrowed);
   }
-  if (!part.ring.empty()) {
-    cached += format(", prompts from {} rows stream the others through {}{}", part_->options().stream.min_rows,
-                     format_bytes(part.ring.bytes()), part.borrowed ? " of those" : "");
+  std::string cached;
+  if (n_slots > 0) cached = format(", {} of them cached in {}", n_slots, format_bytes(slot_bytes));
+  if (ring_bytes > 0) {
+    cached += format(", prompts from {} rows stream the others through {}{}",
+                     parts_.front().part->options().stream.min_rows, format_bytes(ring_bytes),
+                     borrowed ? " of those" : "");
   }
   if (plan_.source == experts::SourceKind::kResident) {
     cached += format(", {} of them in {} of RAM over {} files", plan_.resident.blobs().size(),
                      format_bytes(plan_.experts_bytes), experts::source_name(plan_.below));
   }
-  std::string used = format("{} of RAM in use", format_bytes(host_->used_bytes()));
-  if (!on_host()) {
-    used = format("{} of {} and {} of RAM in use", format_bytes(device_->used_bytes()), device_->name(),
-                  format_bytes(devices_->host_bytes()));
+  return cached;
+}
+
+// The devices, with their layers where there are several.
+std::string Engine::device_text() const {
+  std::string text;
+  for (size_t i = 0; i < parts_.size(); i++) {
+    const experts::PartNeeds& needs = request_.parts[i];
+    text += format("{}{}", i == 0 ? "" : ", ", device_of(i).name());
+    if (parts_.size() > 1) text += format(" (layers {} to {})", needs.first_layer, needs.last_layer - 1);
+  }
+  return text;
+}
+
+std::string Engine::describe() const {
+  device::host::Compute& compute = host_->compute();
+  std::string used;
+  uint64_t weights_bytes = 0;
+  for (size_t i = 0; i < parts_.size(); i++) {
+    weights_bytes += request_.parts[i].weights_bytes;
+    if (!on_host()) used += format("{} of {}, ", format_bytes(device_of(i).used_bytes()), device_of(i).name());
   }
   return format(
       "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}){}, other weights {}, "
-      "context {} tokens, {}",
-      hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_->name(),
+      "context {} tokens, {}{} of RAM in use",
+      hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_text(),
       kernels::isa_name(compute.kernels().isa), compute.pool().n_threads(), source_->name(),
-      format_bytes(request_.layout.total_bytes()), cached, format_bytes(request_.parts.front().weights_bytes),
-      context(), used);
+      format_bytes(request_.layout.total_bytes()), cached_text(), format_bytes(weights_bytes), context(), used,
+      format_bytes(devices_->host_bytes()));
 }
 
-Status Engine::finish_step() {
-  Status status = part_->finish();
-  if (status.ok()) status = source_->health();
-  if (status.ok()) status = devices_->health();
-  return status;
+void Engine::set_interrupt(const std::function<bool()>& interrupt) {
+  for (EnginePart& part : parts_) part.part->set_interrupt(interrupt);
 }
 
 Status Engine::end_loan() {
-  Status status = part_->give_back();
-  loan_overdue_ = !status.ok();
-  return status;
+  Status first;
+  for (EnginePart& part : parts_) {
+    Status status = part.part->give_back();
+    if (first.ok()) first = std::move(status);
+  }
+  loan_overdue_ = !first.ok();
+  return first;
 }
 
-Status Engine::settle_loan(bool streams, bool decode) {
+Status Engine::settle_loans(int64_t n_rows, bool decode) {
+  for (size_t i = 0; i < parts_.size(); i++) {
+    EnginePart& part = parts_[i];
+    // Where experts are stuck on their way to other places, the CPU computes the step.
+    streams_[i] = !decode && part.part->streams(n_rows) && (!part.adaptation || part.adaptation->settle());
+  }
   if (loan_overdue_ || decode) RETURN_IF_ERROR(end_loan());
-  if (streams) RETURN_IF_ERROR(part_->borrow());
-  if (adaptation_ && !part_->lent()) adaptation_->between_steps();
+  for (size_t i = 0; i < parts_.size(); i++) {
+    EnginePart& part = parts_[i];
+    if (streams_[i]) RETURN_IF_ERROR(part.part->borrow());
+    if (part.adaptation && !part.part->lent()) part.adaptation->between_steps();
+  }
+  if (copy_adaptation_) copy_adaptation_->between_steps();
   return {};
 }
 
-Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
+Status Engine::check(std::span<const model::BatchRows> batch) const {
   int64_t n = 0;
   for (const model::BatchRows& rows : batch) {
     for (const int32_t id : rows.ids) {
@@ -247,54 +323,118 @@ Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
                    "a failed step left this sequence without its state; restore a checkpoint or "
                    "start it anew"};
     }
-    n += static_cast<int64_t>(rows.ids.size());
-    RETURN_IF_ERROR(rows.sequence->check_room(static_cast<int64_t>(rows.ids.size())));
+    n += rows.n();
+    RETURN_IF_ERROR(rows.sequence->check_room(pipeline_->rows_under_way(*rows.sequence) + rows.n()));
   }
   ASSERT(n > 0);
   ASSERT(n <= step_limits_.max_rows);
-  const bool decode = !in_prompt && n == static_cast<int64_t>(batch.size());
-  // Where experts are stuck on their way to other places, the CPU computes the step.
-  const bool streams = !decode && part_->streams(n) && (!adaptation_ || adaptation_->settle());
-  RETURN_IF_ERROR(settle_loan(streams, decode));
+  return {};
+}
+
+Status Engine::begin_step(std::span<const model::BatchRows> batch, bool in_prompt) {
+  RETURN_IF_ERROR(check(batch));
+  int64_t n = 0;
+  for (const model::BatchRows& rows : batch) n += rows.n();
+  RETURN_IF_ERROR(settle_loans(n, !in_prompt && n == static_cast<int64_t>(batch.size())));
   // Only once all can be served does one of them take blocks.
   for (const model::BatchRows& rows : batch) {
-    RETURN_IF_ERROR(rows.sequence->reserve(static_cast<int64_t>(rows.ids.size())));
+    RETURN_IF_ERROR(rows.sequence->reserve(pipeline_->rows_under_way(*rows.sequence) + rows.n()));
   }
-  part_->forward(0, hp_.n_layers, batch, streams);
-  if (Status status = finish_step(); !status.ok()) {
-    for (const model::BatchRows& rows : batch) rows.sequence->step_failed();
+  pipeline_->add(batch, streams_);
+  return {};
+}
+
+Status Engine::turn() {
+  RETURN_IF_ERROR(pipeline_->compute());
+  RETURN_IF_ERROR(source_->health());
+  RETURN_IF_ERROR(devices_->health());
+  pipeline_->advance();
+  const PipelinedStep* step = pipeline_->done();
+  if (step == nullptr) return {};
+  for (const model::BatchRows& rows : step->batch) rows.sequence->advance(rows.n());
+  for (const EnginePart& part : parts_) {
+    if (part.log) part.log->tell(step->number, routing_);
+  }
+  rows_in_step_ = step->n_rows;
+  stats_.add(Counter::kSteps);
+  stats_.add(Counter::kTokensForward, step->n_rows);
+  return {};
+}
+
+Status Engine::steps(StepSource& source, bool in_prompt) {
+  Status refused;
+  for (bool more = true;;) {
+    if (more) {
+      const std::span<const model::BatchRows> batch = source.next();
+      if (!batch.empty()) refused = begin_step(batch, in_prompt);
+      more = !batch.empty() && refused.ok();
+    }
+    if (pipeline_->empty()) return refused;
+    Status status = turn();
+    if (status.ok() && pipeline_->done() != nullptr) status = source.done();
+    if (status.ok()) continue;
+    pipeline_->abandon();
     static_cast<void>(end_loan());
     return status;
   }
-  for (const model::BatchRows& rows : batch) rows.sequence->advance(static_cast<int64_t>(rows.ids.size()));
-  rows_in_step_ = n;
-  stats_.add(Counter::kSteps);
-  stats_.add(Counter::kTokensForward, n);
-  return {};
+}
+
+Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
+  class One final : public StepSource {
+   public:
+    explicit One(std::span<const model::BatchRows> batch) : batch_(batch) {}
+    std::span<const model::BatchRows> next() override { return std::exchange(batch_, {}); }
+    Status done() override { return {}; }
+
+   private:
+    std::span<const model::BatchRows> batch_;
+  };
+  One one(batch);
+  return steps(one, in_prompt);
 }
 
 Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(step_limits_.max_outputs)) {
     const auto some = rows.subspan(first, std::min(static_cast<size_t>(step_limits_.max_outputs), rows.size() - first));
     for (const int32_t row : some) ASSERT(row >= 0 && row < rows_in_step_);
-    part_->head(some);
-    RETURN_IF_ERROR(finish_step());
+    model::Part& last = *parts_.back().part;
+    last.head(some);
+    RETURN_IF_ERROR(last.finish());
+    RETURN_IF_ERROR(source_->health());
+    RETURN_IF_ERROR(devices_->health());
     for (size_t i = 0; i < some.size(); i++) {
       RETURN_IF_ERROR(
-          part_->logits(static_cast<int64_t>(i), [&](std::span<const float> row) { return sink(some[i], row); }));
+          last.logits(static_cast<int64_t>(i), [&](std::span<const float> row) { return sink(some[i], row); }));
     }
   }
   return {};
 }
 
 Status Engine::prefill(model::SequenceState& sequence, std::span<const int32_t> ids, const ChunkDone& chunk_done) {
-  for (size_t first = 0; first < ids.size(); first += static_cast<size_t>(step_limits_.max_rows)) {
-    const auto chunk = ids.subspan(first, std::min(static_cast<size_t>(step_limits_.max_rows), ids.size() - first));
-    const model::BatchRows batch[] = {{&sequence, chunk}};
-    RETURN_IF_ERROR(step(batch, true));
-    if (chunk_done) RETURN_IF_ERROR(chunk_done(static_cast<int64_t>(first), static_cast<int64_t>(chunk.size())));
-  }
-  return {};
+  class Chunks final : public StepSource {
+   public:
+    Chunks(model::SequenceState& sequence, std::span<const int32_t> ids, size_t max_rows, const ChunkDone& chunk_done)
+        : rows_{&sequence, {}}, ids_(ids), max_rows_(max_rows), chunk_done_(chunk_done) {}
+    std::span<const model::BatchRows> next() override {
+      rows_.ids = ids_.subspan(begun_, std::min(max_rows_, ids_.size() - begun_));
+      begun_ += rows_.ids.size();
+      return {&rows_, rows_.ids.empty() ? 0u : 1u};
+    }
+    Status done() override {
+      const size_t first = done_;
+      const size_t n = std::min(max_rows_, ids_.size() - first);
+      done_ += n;
+      return chunk_done_ ? chunk_done_(static_cast<int64_t>(first), static_cast<int64_t>(n)) : Status();
+    }
+
+   private:
+    model::BatchRows rows_;
+    std::span<const int32_t> ids_;
+    size_t max_rows_, begun_ = 0, done_ = 0;
+    const ChunkDone& chunk_done_;
+  };
+  Chunks chunks(sequence, ids, static_cast<size_t>(step_limits_.max_rows), chunk_done);
+  return steps(chunks, true);
 }
 
 }  // namespace strata::engine

@@ -1,4 +1,4 @@
-// A model opened for computing: its device, expert source and layers, and the steps of sequences through them.
+// A model opened for computing: its devices, expert source and layers, and the steps of sequences through them.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "engine/adaptation.h"
 #include "engine/config.h"
 #include "engine/devices.h"
+#include "engine/pipeline.h"
 #include "engine/placing.h"
 #include "engine/source_watch.h"
 #include "experts/slot_plan.h"
@@ -20,6 +21,19 @@
 #include "model/part.h"
 
 namespace strata::engine {
+
+// Steps that follow one another. Called on the thread that runs them, while nothing is computed.
+class StepSource {
+ public:
+  virtual ~StepSource() = default;
+  // The rows of the next step, at most max_rows() of the engine, each sequence at most once; a sequence that has rows
+  // in steps on their way is continued behind those. What they refer to stays until the step is done. Empty: no step
+  // follows, and next() is not called again.
+  virtual std::span<const model::BatchRows> next() = 0;
+  // The oldest step on its way is done: its sequences have advanced, and its rows can be asked for logits. An error
+  // ends all steps.
+  virtual Status done() = 0;
+};
 
 // Used by one thread. A failing step ends with an error and leaves the engine usable.
 class Engine {
@@ -33,6 +47,11 @@ class Engine {
   int64_t n_vocab() const { return hp_.n_vocab; }
   int64_t context() const { return state_limits_.max_tokens; }
   int max_rows() const { return step_limits_.max_rows; }
+  // Runs of layers, each on a device of its own; as many steps can be on their way at once.
+  int n_parts() const { return static_cast<int>(parts_.size()); }
+  const experts::PlacementPlan& placement() const { return plan_; }
+  // Time as the devices have it: simulated, on simulated ones.
+  int64_t now_ns() const { return devices_->now_ns(); }
   // What was chosen, for people: device, kernels, threads, where experts are, memory.
   std::string describe() const;
 
@@ -49,6 +68,10 @@ class Engine {
   // `in_prompt` says that prompts still run, and with a step that fails. One that cannot be begun or ended is an error
   // of the step that needs it, in which nothing was computed and no sequence has changed.
   Status step(std::span<const model::BatchRows> batch, bool in_prompt = false);
+  // The same for steps that follow one another: while a part of the model computes one, the part before it computes the
+  // next. A step that is refused (kBadInput, or a loan that cannot be begun) ends the row after those before it are
+  // done; any other failure is one of all steps on their way.
+  Status steps(StepSource& source, bool in_prompt = false);
   // Ends the loan, if there is one, when no prompt runs any more. What fails is tried again before the next step.
   Status end_loan();
 
@@ -59,8 +82,9 @@ class Engine {
   // file.
   Status save_profile() const;
 
-  // Asked before every layer of a step; true ends the step with kCancelled. nullptr for never.
-  void set_interrupt(std::function<bool()> interrupt) { part_->set_interrupt(std::move(interrupt)); }
+  // Asked before every layer of a step, by several threads at once where there are several parts; true ends the steps
+  // on their way with kCancelled. nullptr for never.
+  void set_interrupt(const std::function<bool()>& interrupt);
 
   // Receives the logits [n_vocab] of a row of the last step.
   using LogitsSink = std::function<Status(int64_t row, std::span<const float> logits)>;
@@ -75,18 +99,32 @@ class Engine {
  private:
   explicit Engine(const gguf::Model& model, Stats& stats) : model_(model), stats_(stats) {}
   Status choose(const EngineConfig& config);
-  // Opens what the engine computes on: the host, which may use `ram`, and the device that --device names.
-  Status open_devices(uint64_t ram);
-  bool on_host() const { return device_ == host_; }
-  const experts::PartPlacement& placed() const { return plan_.parts.front(); }
+  // A run of layers on a device.
+  struct EnginePart {
+    std::unique_ptr<RoutingLog> log;  // null where there is one part alone
+    std::unique_ptr<model::Part> part;
+    std::unique_ptr<Adaptation> adaptation;  // null: the experts of its device's cache stay where they are
+  };
+
+  // The device that the part computes on.
+  device::Device& device_of(size_t part) const;
+  bool on_host() const { return &device_of(0) == host_; }
   bool reads_files() const;  // in steps, past what RAM holds
-  model::PartOptions part_options() const;
+  model::PartOptions part_options(size_t part) const;
   Status load();
+  Status load_part(size_t part);
+  Status connect_parts();
   // Has experts change places where some are cached, and not all.
   Status start_adaptation();
-  // Begins or ends the loan as the step needs it; without one, experts may change places.
-  Status settle_loan(bool streams, bool decode);
-  Status finish_step();
+  std::string cached_text() const;
+  std::string device_text() const;
+
+  // Whether the rows can be computed; kBadInput says why not.
+  Status check(std::span<const model::BatchRows> batch) const;
+  Status begin_step(std::span<const model::BatchRows> batch, bool in_prompt);
+  Status turn();
+  // Begins or ends loans as the step needs it; without one, experts may change places. Sets streams_.
+  Status settle_loans(int64_t n_rows, bool decode);
 
   const gguf::Model& model_;
   Stats& stats_;
@@ -99,16 +137,17 @@ class Engine {
   model::StateLimits state_limits_;
   std::unique_ptr<Devices> devices_;
   device::host::HostDevice* host_ = nullptr;
-  device::Device* device_ = nullptr;  // that computes the layers
   std::unique_ptr<experts::ExpertSource> source_;
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
   experts::RoutingObservers routing_;
   std::optional<experts::ProfileCounter> counter_;  // for config_.expert_profile_save
-  std::unique_ptr<model::Part> part_;
-  std::unique_ptr<Adaptation> adaptation_;  // null: experts stay where they are
+  std::vector<EnginePart> parts_;
+  std::unique_ptr<Adaptation> copy_adaptation_;  // of a resident copy, where no device has a cache
+  std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<model::SequencePool> pool_;
+  std::vector<bool> streams_;  // [parts] whether the step that is begun streams
   int64_t rows_in_step_ = 0;
   bool loan_overdue_ = false;  // it could not be ended
 };

@@ -23,7 +23,7 @@ Result<std::unique_ptr<ExpertSource>> open_files(const ExpertSourceSpec& spec, S
                                                 .device = spec.device,
                                                 .clock = real_clock(),
                                                 .stats = spec.stats,
-                                                .n_buffers = stage_buffers(spec.n_used),
+                                                .n_buffers = stage_buffers(spec.n_used, spec.plan.parts.size()),
                                                 .pin = spec.config.stage_pin && own_memory,
                                                 .io_timeout_s = spec.config.io_timeout_s}));
   report = direct->report();

@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/topology.h"
 #include "engine/adaptation.h"
+#include "engine/hand_off.h"
 #include "experts/sources/direct.h"
 
 namespace strata::engine {
@@ -63,18 +64,25 @@ model::PartOptions measured_options(const PlacingSpec& spec, const experts::Expe
   return options;
 }
 
-Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::ExpertLayout& layout,
-                                        const PlannedDevice& device, int first, int last) {
+// Layers that a device computes.
+struct Run {
+  size_t device;
+  int first, last;
+};
+
+Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::ExpertLayout& layout, const Run& run) {
+  const PlannedDevice& device = spec.devices[run.device];
   const bool cached = spec.config.expert_cache.value_or(device.on_host ? 0 : 1) > 0;
   ASSIGN_OR_RETURN(const model::PartBytes bytes,
-                   model::Part::measure(spec.model, spec.arch, spec.hp, first, last,
+                   model::Part::measure(spec.model, spec.arch, spec.hp, run.first, run.last,
                                         measured_options(spec, layout, device.on_host, cached)));
   // As if there were a resident copy: the buffers of exchanges are few.
   const bool adapts = cached && spec.config.adapt_every > 0;
   const uint64_t swaps = adapts ? Adaptation::bytes_needed(layout, true) : 0;
   return experts::PartNeeds{.device = device.name,
-                            .first_layer = first,
-                            .last_layer = last,
+                            .device_index = run.device,
+                            .first_layer = run.first,
+                            .last_layer = run.last,
                             .on_host = device.on_host,
                             .budget_bytes = device.budget_bytes,
                             .weights_bytes = bytes.weights,
@@ -84,16 +92,50 @@ Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::
                             .host_bytes = bytes.host + (device.on_host ? 0 : swaps)};
 }
 
-// What each layer takes with all its experts, and the layers at the ends with the embedding and the head.
-Result<std::vector<uint64_t>> layer_bytes(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
-  std::vector<uint64_t> all;
+// What a part takes beside that because there are others: what it is handed over, and what it tells.
+void add_sharing(const PlacingSpec& spec, size_t n_parts, experts::PartNeeds& needs) {
+  if (n_parts == 1) return;
+  const model::StepLimits limits = limits_of(spec.hp, spec.config).step;
+  needs.host_bytes += RoutingLog::bytes_needed(
+      routing_log_spec(spec.hp, limits, needs.first_layer, needs.last_layer, n_parts));
+  if (needs.first_layer == 0) return;
+  const HandOffBytes way = HandOff::bytes_needed(limits.max_rows, spec.hp.dim, spec.peers);
+  needs.step_bytes += way.device;
+  needs.host_bytes += way.host;
+}
+
+uint64_t tensor_bytes(const gguf::Model& model, const char* name) {
+  const gguf::TensorInfo* tensor = model.find_tensor(name);
+  return tensor == nullptr ? 0 : tensor->bytes;
+}
+
+// The layers without the embedding and the head, which the first and the last one are measured with.
+Result<std::vector<SplitLayer>> split_layers_of(const PlacingSpec& spec, const experts::ExpertLayout& layout,
+                                                uint64_t embedding_bytes, uint64_t head_bytes) {
+  std::vector<SplitLayer> layers;
   for (int l = 0; l < spec.hp.n_layers; l++) {
-    ASSIGN_OR_RETURN(const experts::PartNeeds needs, measure_part(spec, layout, spec.devices.front(), l, l + 1));
+    ASSIGN_OR_RETURN(const experts::PartNeeds needs, measure_part(spec, layout, {0, l, l + 1}));
+    const uint64_t ends = (l == 0 ? embedding_bytes : 0) + (l + 1 == spec.hp.n_layers ? head_bytes : 0);
     const experts::LayerLayout& layer = layout.layer(l);
-    all.push_back(needs.weights_bytes + needs.state_bytes +
-                  layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts));
+    layers.push_back({.weights_bytes = needs.weights_bytes - std::min(needs.weights_bytes, ends),
+                      .state_bytes = needs.state_bytes,
+                      .experts_bytes = layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts),
+                      .used_bytes = layer.blob_bytes() * static_cast<uint64_t>(spec.hp.route.n_used)});
   }
-  return all;
+  return layers;
+}
+
+Result<std::vector<SplitDevice>> split_devices_of(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
+  std::vector<SplitDevice> devices;
+  for (size_t d = 0; d < spec.devices.size(); d++) {
+    ASSIGN_OR_RETURN(experts::PartNeeds needs, measure_part(spec, layout, {d, 0, spec.hp.n_layers}));
+    needs.first_layer = 1;  // it may not be the first one
+    add_sharing(spec, spec.devices.size(), needs);
+    devices.push_back({.budget_bytes = spec.devices[d].budget_bytes,
+                       .fixed_bytes = needs.step_bytes + experts::ExpertCache::overhead(layout).device,
+                       .rates = spec.devices[d].rates});
+  }
+  return devices;
 }
 
 Result<experts::ExpertProfile> profile_of(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
@@ -109,17 +151,85 @@ Result<experts::ExpertProfile> profile_of(const PlacingSpec& spec, const experts
   return profile;
 }
 
-Result<std::vector<int>> run_ends(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
-  if (spec.devices.size() == 1) return std::vector<int>{spec.hp.n_layers};
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> layers, layer_bytes(spec, layout));
-  std::vector<uint64_t> budgets;
-  for (const PlannedDevice& device : spec.devices) {
-    budgets.push_back(device.on_host ? spec.ram_bytes : device.budget_bytes);
+// Without the devices that have no layers.
+std::vector<Run> runs_of(std::span<const int> counts) {
+  std::vector<Run> runs;
+  int first = 0;
+  for (size_t d = 0; d < counts.size(); d++) {
+    if (counts[d] > 0) runs.push_back({d, first, first + counts[d]});
+    first += counts[d];
   }
-  return split_layers(layers, budgets);
+  return runs;
+}
+
+std::vector<int> split_in_proportion(std::span<const SplitLayer> layers, std::span<const SplitDevice> devices) {
+  std::vector<uint64_t> layer_bytes, budgets;
+  for (const SplitLayer& layer : layers) {
+    layer_bytes.push_back(layer.weights_bytes + layer.state_bytes + layer.experts_bytes);
+  }
+  for (const SplitDevice& device : devices) budgets.push_back(device.budget_bytes);
+  std::vector<int> counts(devices.size());
+  const std::vector<int> ends = split_layers(layer_bytes, budgets);
+  for (size_t d = 0; d < ends.size(); d++) counts[d] = ends[d] - (d == 0 ? 0 : ends[d - 1]);
+  return counts;
+}
+
+std::string chosen_text(const PlacingSpec& spec, const LayerSplit& split, int64_t rows) {
+  std::string left_out;
+  for (size_t d = 0; d < split.counts.size(); d++) {
+    if (split.counts[d] == 0) left_out += format("{}{}", left_out.empty() ? "" : ", ", spec.devices[d].name);
+  }
+  if (!left_out.empty()) left_out = format("; {} would not make that faster, so no layers are there", left_out);
+  return format("layer split {}, as auto chooses: {} rows of a prompt are predicted to take {:.1f} ms, a token {:.2f} "
+                "ms{}",
+                split_text(split.counts), rows, split.times.chunk_s * 1e3, split.times.token_s * 1e3, left_out);
+}
+
+// Which layers each device computes, and why.
+Result<std::vector<Run>> choose_runs(const PlacingSpec& spec, const experts::ExpertLayout& layout, std::string& why) {
+  const std::vector<int>& asked = spec.config.layer_split;
+  if (!asked.empty()) {
+    RETURN_IF_ERROR(check_split(asked, spec.devices.size(), spec.hp.n_layers));
+    if (asked.size() > 1) why = format("layer split {}, as asked for", split_text(asked));
+    return runs_of(asked);
+  }
+  if (spec.devices.size() == 1) return std::vector<Run>{{0, 0, spec.hp.n_layers}};
+  const uint64_t embedding = tensor_bytes(spec.model, "token_embd.weight");
+  const uint64_t output = tensor_bytes(spec.model, "output.weight");
+  const uint64_t head = output > 0 ? output : embedding;
+  ASSIGN_OR_RETURN(const std::vector<SplitLayer> layers, split_layers_of(spec, layout, embedding, head));
+  ASSIGN_OR_RETURN(const std::vector<SplitDevice> devices, split_devices_of(spec, layout));
+  const int64_t rows = limits_of(spec.hp, spec.config).step.max_rows;
+  const int64_t stream_rows = spec.config.stream_rows.value_or(
+      experts::auto_stream_rows(spec.hp.route.n_experts, spec.hp.route.n_used));
+  const std::optional<LayerSplit> chosen = choose_split({.layers = layers,
+                                                         .devices = devices,
+                                                         .first_bytes = embedding,
+                                                         .last_bytes = head,
+                                                         .cpu_bytes_per_s = spec.cpu_bytes_per_s,
+                                                         .chunk_rows = rows,
+                                                         .streams = rows >= stream_rows});
+  if (!chosen) return runs_of(split_in_proportion(layers, devices));
+  why = chosen_text(spec, *chosen, rows);
+  return runs_of(chosen->counts);
 }
 
 }  // namespace
+
+DeviceRates rates_of(const device::sim::DeviceSpec& device) {
+  return {.memory_bytes_per_s = static_cast<double>(device.mem_bytes_per_s),
+          .link_bytes_per_s = static_cast<double>(device.link_bytes_per_s),
+          .flops_per_s = static_cast<double>(device.compute_flops_per_s)};
+}
+
+RoutingLogSpec routing_log_spec(const model::HParams& hp, const model::StepLimits& limits, int first, int last,
+                                size_t n_parts) {
+  return {.first = first,
+          .last = last,
+          .n_steps = static_cast<int>(n_parts),
+          .max_rows = limits.max_rows,
+          .n_used = hp.route.n_used};
+}
 
 StepAndState limits_of(const model::HParams& hp, const EngineConfig& config) {
   const int64_t context = config.context > 0 ? config.context : std::min(hp.context_length, kAutoContext);
@@ -144,16 +254,16 @@ Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
   ASSIGN_OR_RETURN(request.layout, experts::ExpertLayout::from_model(spec.model, spec.hp.n_layers, spec.hp.dim,
                                                                      spec.hp.expert_ffn, spec.hp.route.n_experts));
   RETURN_IF_ERROR(check_layout(spec.model, request.layout));
-  ASSIGN_OR_RETURN(const std::vector<int> ends, run_ends(spec, request.layout));
-  for (size_t i = 0; i < ends.size(); i++) {
-    const int first = i == 0 ? 0 : ends[i - 1];
-    ASSIGN_OR_RETURN(experts::PartNeeds needs, measure_part(spec, request.layout, spec.devices[i], first, ends[i]));
+  ASSIGN_OR_RETURN(const std::vector<Run> runs, choose_runs(spec, request.layout, request.split));
+  for (const Run& run : runs) {
+    ASSIGN_OR_RETURN(experts::PartNeeds needs, measure_part(spec, request.layout, run));
+    add_sharing(spec, runs.size(), needs);
     request.parts.push_back(std::move(needs));
   }
   ASSIGN_OR_RETURN(request.profile, profile_of(spec, request.layout));
   request.ranking = request.profile->ranking(request.layout);
   request.ram_bytes = spec.ram_bytes;
-  const auto n_buffers = static_cast<uint64_t>(stage_buffers(spec.hp.route.n_used));
+  const auto n_buffers = static_cast<uint64_t>(stage_buffers(spec.hp.route.n_used, runs.size()));
   request.options = {.source = source_of(spec.config.experts),
                      .cache_slots = spec.config.expert_cache,
                      .cache_min_slots = spec.config.cache_min_slots,

@@ -28,7 +28,8 @@ struct Scheduler::Request {
   text::StopStrings stops;
   text::RepeatGuard repetition;
   text::Logprobs logprobs;
-  int64_t prompt_done = 0;  // rows of the prompt that were computed or kept
+  int64_t prompt_done = 0;   // rows of the prompt that were computed or kept
+  int64_t prompt_begun = 0;  // those in steps on their way included
   int32_t next = -1;        // the answer's token that the next step computes
   int64_t started_ns = 0, answer_started_ns = 0;
   bool finished = false;
@@ -38,11 +39,19 @@ struct Scheduler::Request {
 };
 
 Scheduler::Scheduler(Engine& engine, const text::Tokenizer& tokenizer, const SchedulerOptions& options, Clock& clock)
-    : engine_(engine), tokenizer_(tokenizer), options_(options), clock_(clock) {
-  // A step ends early only when nobody wants any of its rows.
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      options_(options),
+      clock_(clock),
+      flights_(static_cast<size_t>(engine.n_parts())) {
+  // Steps end early only when nobody wants any of their rows. Those on their way change while none is computed.
   engine_.set_interrupt([this] {
     const auto cancelled = [](const Piece& piece) { return piece.request->handle->cancelled(); };
-    return !pieces_.empty() && std::all_of(pieces_.begin(), pieces_.end(), cancelled);
+    for (uint64_t i = n_done_; i < n_begun_; i++) {
+      const std::vector<Piece>& pieces = flights_[i % flights_.size()].pieces;
+      if (!std::all_of(pieces.begin(), pieces.end(), cancelled)) return false;
+    }
+    return n_done_ < n_begun_;
   });
 }
 
@@ -95,10 +104,7 @@ Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversat
 bool Scheduler::step() {
   admit();
   take_cancelled();
-  form_step();
-  const bool computing = !pieces_.empty();
-  if (computing) run_step();
-  pieces_.clear();  // they point to requests that retire() ends
+  const bool computing = run_steps();
   const bool retired = retire();
   // What still waits after a step without an end waits for a sequence that somebody else holds.
   return computing || retired || !running_.empty();
@@ -139,7 +145,7 @@ void Scheduler::start(std::unique_ptr<Request> starting) {
     finish(request, Finish::kFailed, kept.error());
     return;
   }
-  request.prompt_done = request.result.kept_tokens = *kept;
+  request.prompt_done = request.prompt_begun = request.result.kept_tokens = *kept;
   for (const int32_t id : request.prompt) request.sampler.accept(id);
 }
 
@@ -163,49 +169,95 @@ int64_t Scheduler::chunk_rows() const {
       std::any_of(running_.begin(), running_.end(), [](const auto& r) { return !r->finished && !r->in_prompt(); });
   if (!answering || prompt_rows_per_ns_ <= 0) return engine_.max_rows();
   const double rows = prompt_rows_per_ns_ * static_cast<double>(options_.max_gap_ms) * 1e6;
-  return std::clamp(static_cast<int64_t>(std::min(rows, 1e9)), kLeastChunkRows, int64_t{engine_.max_rows()});
+  const int64_t most = engine_.max_rows();
+  return std::clamp(static_cast<int64_t>(std::min(rows, 1e9)), std::min(kLeastChunkRows, most), most);
 }
 
 // A row for each running answer first, then as much of the prompts as fits, the oldest first.
-void Scheduler::form_step() {
-  pieces_.clear();
+bool Scheduler::form_step(Flight& flight) {
+  flight.pieces.clear();
   int64_t room = engine_.max_rows();
   for (const auto& request : running_) {
     if (request->finished || request->in_prompt()) continue;
-    pieces_.push_back({request.get(), {&request->next, 1}, 0, true});
+    flight.pieces.push_back({request.get(), {&request->next, 1}, 0, true});
     room--;
   }
   int64_t prompt_room = std::min(room, chunk_rows());
   for (const auto& request : running_) {
     if (request->finished || !request->in_prompt() || prompt_room <= 0) continue;
-    const auto left = std::span<const int32_t>(request->prompt).subspan(static_cast<size_t>(request->prompt_done));
+    const auto left = std::span<const int32_t>(request->prompt).subspan(static_cast<size_t>(request->prompt_begun));
     const auto n = std::min(static_cast<int64_t>(left.size()), prompt_room);
-    pieces_.push_back({request.get(), left.first(static_cast<size_t>(n)), 0, n == static_cast<int64_t>(left.size())});
+    flight.pieces.push_back(
+        {request.get(), left.first(static_cast<size_t>(n)), 0, n == static_cast<int64_t>(left.size())});
+    request->prompt_begun += n;
     prompt_room -= n;
   }
   int32_t row = 0;
-  batch_.clear();
-  for (Piece& piece : pieces_) {
+  flight.batch.clear();
+  for (Piece& piece : flight.pieces) {
     row += static_cast<int32_t>(piece.ids.size());
     piece.last_row = row - 1;
-    batch_.push_back({&piece.request->conversation->sequence(), piece.ids});
+    flight.batch.push_back({&piece.request->conversation->sequence(), piece.ids});
   }
+  flight.started_ns = clock_.now_ns();
+  return !flight.pieces.empty();
 }
 
-void Scheduler::run_step() {
-  const int64_t start_ns = clock_.now_ns();
+// Rows that need no result of the steps on their way, while nobody waits for something else.
+bool Scheduler::may_follow() {
+  const auto cancelled = [](const auto& request) { return request->handle->cancelled(); };
+  if (flights_.size() == 1 || std::any_of(running_.begin(), running_.end(), cancelled) ||
+      std::any_of(queued_.begin(), queued_.end(), cancelled)) {
+    return false;
+  }
+  for (uint64_t i = n_done_; i < n_begun_; i++) {
+    for (const Piece& piece : flights_[i % flights_.size()].pieces) {
+      if (piece.sample) return false;
+    }
+  }
+  if (std::any_of(running_.begin(), running_.end(), [](const auto& r) { return r->finished || !r->in_prompt(); })) {
+    return false;
+  }
+  const LockGuard lock(mutex_);
+  return arrivals_.empty();
+}
+
+std::span<const model::BatchRows> Scheduler::next() {
+  if (n_begun_ > 0 && !may_follow()) return {};
+  Flight& flight = flights_[n_begun_ % flights_.size()];
+  if (!form_step(flight)) return {};
+  n_begun_++;
+  return flight.batch;
+}
+
+// Whether anything was computed, or should have been.
+bool Scheduler::run_steps() {
   const bool in_prompt =
       std::any_of(running_.begin(), running_.end(), [](const auto& r) { return !r->finished && r->in_prompt(); });
-  if (const Status status = engine_.step(batch_, in_prompt); !status.ok()) {
-    for (const Piece& piece : pieces_) {
+  n_begun_ = n_done_ = 0;
+  const Status status = engine_.steps(*this, in_prompt);
+  ASSERT(!status.ok() || n_done_ == n_begun_);
+  for (; n_done_ < n_begun_; n_done_++) {
+    for (const Piece& piece : flights_[n_done_ % flights_.size()].pieces) {
       const bool cancelled = piece.request->handle->cancelled();
       finish(*piece.request, cancelled ? Finish::kCancelled : Finish::kFailed, cancelled ? Status() : status);
     }
-    return;
   }
+  return n_begun_ > 0;
+}
+
+Status Scheduler::done() {
+  Flight& flight = flights_[n_done_ % flights_.size()];
+  advance_prompts(flight);
+  sample_pieces(flight);
+  n_done_++;
+  return {};
+}
+
+void Scheduler::advance_prompts(Flight& flight) {
   const int64_t end_ns = clock_.now_ns();
   int64_t prompt_rows = 0;
-  for (const Piece& piece : pieces_) {
+  for (const Piece& piece : flight.pieces) {
     Request& request = *piece.request;
     request.conversation->extended(piece.ids);
     if (!request.in_prompt()) continue;
@@ -219,17 +271,15 @@ void Scheduler::run_step() {
     if (request.own) continue;  // nobody comes back to it
     if (const Status status = request.conversation->mark(); !status.ok()) finish(request, Finish::kFailed, status);
   }
-  if (prompt_rows >= kLeastChunkRows && end_ns > start_ns) {
-    const double rate = static_cast<double>(prompt_rows) / static_cast<double>(end_ns - start_ns);
-    prompt_rows_per_ns_ = prompt_rows_per_ns_ <= 0 ? rate : 0.5 * (prompt_rows_per_ns_ + rate);
-  }
-  sample_pieces();
+  if (prompt_rows < kLeastChunkRows || end_ns <= flight.started_ns) return;
+  const double rate = static_cast<double>(prompt_rows) / static_cast<double>(end_ns - flight.started_ns);
+  prompt_rows_per_ns_ = prompt_rows_per_ns_ <= 0 ? rate : 0.5 * (prompt_rows_per_ns_ + rate);
 }
 
-void Scheduler::sample_pieces() {
+void Scheduler::sample_pieces(const Flight& flight) {
   std::vector<int32_t> rows;
   std::vector<Request*> requests;
-  for (const Piece& piece : pieces_) {
+  for (const Piece& piece : flight.pieces) {
     if (!piece.sample || piece.request->finished) continue;
     if (piece.request->handle->cancelled()) {
       finish(*piece.request, Finish::kCancelled);

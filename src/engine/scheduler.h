@@ -8,6 +8,9 @@
 // A request that continues a conversation has its sequence and starts with the next step. The others start in the order
 // they came, as sequences are free; they wait while conversations hold all of them, of which the scheduler takes none
 // away: whoever keeps conversations decides which to end.
+//
+// Where a model has several parts, the chunks of prompts follow one another through them as long as nothing else is to
+// be done: no answer runs, nobody has come, nobody has cancelled.
 #pragma once
 
 #include <atomic>
@@ -43,10 +46,10 @@ class RequestHandle {
 
 // submit() and RequestHandle are for any thread; step() for the one that owns the engine. Must die before the engine,
 // with no request left or none that is to be heard of again.
-class Scheduler {
+class Scheduler : private StepSource {
  public:
   Scheduler(Engine& engine, const text::Tokenizer& tokenizer, const SchedulerOptions& options, Clock& clock);
-  ~Scheduler();
+  ~Scheduler() override;
 
   // `conversation`: the one to continue, in use by no other request until on_finish; null for a sequence of its own.
   // `listener` lives until on_finish. kBadInput for an empty prompt, one that leaves no room in the context, ids
@@ -55,8 +58,8 @@ class Scheduler {
   Result<std::shared_ptr<RequestHandle>> submit(Conversation* conversation, std::vector<int32_t> prompt,
                                                 const RequestParams& params, RequestListener& listener);
 
-  // One step for all that can run. False when there is nothing to do until something happens elsewhere: a request is
-  // submitted, or a conversation ends whose sequence a waiting request can take.
+  // One step for all that can run, and those that follow it. False when there is nothing to do until something happens
+  // elsewhere: a request is submitted, or a conversation ends whose sequence a waiting request can take.
   bool step();
 
  private:
@@ -68,15 +71,26 @@ class Scheduler {
     int32_t last_row;
     bool sample;
   };
+  // A step on its way.
+  struct Flight {
+    std::vector<Piece> pieces;
+    std::vector<model::BatchRows> batch;
+    int64_t started_ns = 0;
+  };
 
   void take_cancelled();
   void admit();
   bool find_sequence(Request& request);
   void start(std::unique_ptr<Request> starting);
-  void form_step();
+  // Whether there is anything to compute in it.
+  bool form_step(Flight& flight);
+  bool may_follow();
   int64_t chunk_rows() const;
-  void run_step();
-  void sample_pieces();
+  bool run_steps();
+  std::span<const model::BatchRows> next() override;
+  Status done() override;
+  void advance_prompts(Flight& flight);
+  void sample_pieces(const Flight& flight);
   void take_token(Request& request, std::span<const float> logits);
   void publish(Request& request, int32_t id, std::span<const float> logits);
   void finish(Request& request, Finish reason, Status error = {});
@@ -91,8 +105,8 @@ class Scheduler {
   std::deque<std::unique_ptr<Request>> queued_;    // waiting for a sequence
   std::vector<std::unique_ptr<Request>> running_;
   std::atomic<size_t> n_waiting_{0};  // arrivals and queued
-  std::vector<Piece> pieces_;         // of the step under way
-  std::vector<model::BatchRows> batch_;
+  std::vector<Flight> flights_;       // [parts of the model], used in turn
+  uint64_t n_begun_ = 0, n_done_ = 0;  // steps; those between are on their way
   double prompt_rows_per_ns_ = 0;  // measured, 0 before the first chunk
 };
 

@@ -3,6 +3,11 @@
 //   device: copy ids, inputs and the table's row out -> experts in slots -> wait -> copy rows up -> merge -> combine
 //   host:                                          \-> the other experts ->/
 //
+// Where the cache has all experts, and keeps them, the host has no part in it but to count:
+//
+//   device: copy ids out -> experts in slots -> combine -> wait
+//   host:               \-> count hits ------------------->/
+//
 // Which pair is computed where follows from the table's row that was copied out, so both sides agree whatever the host
 // has planned meanwhile. All buffers are fixed: a captured chain serves every step of its shape. The layers share them,
 // since each layer's chain ends before the next one begins.
@@ -30,8 +35,7 @@ class CachedDispatch final : public Dispatch {
 
   Status allocate() {
     device::Device& device = spec_.device;
-    ASSIGN_OR_RETURN(experts_,
-                     HostExperts::create(device, spec_.compute, spec_.source, spec_.layout, limits_, spec_.stats));
+    ASSIGN_OR_RETURN(experts_, HostExperts::create(spec_));
     ASSIGN_OR_RETURN(routing_, RoutingCopy::create(spec_));
     ASSIGN_OR_RETURN(host_x_, device.allocate_host(float_bytes(limits_.max_rows * limits_.dim), MemoryKind::kPinned,
                                                    "expert inputs"));
@@ -49,6 +53,13 @@ class CachedDispatch final : public Dispatch {
     ASSERT(ids.stride == limits_.n_used && x.stride == limits_.dim);
     const LayerRows step{layer, ids, x, live, formula};
     routing_->copy_out(stream, layer, ids, live);
+    if (spec_.whole_cache) {
+      const device::Ticket counted = stream.host_task(count_task(layer));
+      rows_->enqueue(stream, step, spec_.cache->slots(), spec_.cache->slot_of(layer));
+      stream.enqueue(device::Combine{
+          .rows = rows_->outputs(step.pairs()), .weights = weights, .ids = ids, .live = live, .x = y});
+      return stream.wait(counted);  // the next layer's routing goes where this one's is read
+    }
     stream.copy(*host_x_, 0, *x.memory, x.offset, float_bytes(x.rows * x.cols));
     const device::Ticket ticket = stream.host_task(layer_task(layer, formula).task);
     if (spec_.cache != nullptr) rows_->enqueue(stream, step, spec_.cache->slots(), spec_.cache->slot_of(layer));
@@ -72,6 +83,19 @@ class CachedDispatch final : public Dispatch {
     int32_t layer;
     ExpertFormula formula;
   };
+
+  const device::HostTask& count_task(int32_t layer) {
+    std::unique_ptr<LayerTask>& slot = tasks_[static_cast<size_t>(layer)];
+    if (slot) return slot->task;
+    slot = std::make_unique<LayerTask>(LayerTask{{}, layer, {}});
+    slot->task = {.name = "count hits",
+                  .run = [this, layer]() -> Status {
+                    RoutingCopy::Reading(*routing_, layer).count();
+                    return {};
+                  },
+                  .ranges = routing_->ranges()};
+    return slot->task;
+  }
 
   LayerTask& layer_task(int32_t layer, const ExpertFormula& formula) {
     std::unique_ptr<LayerTask>& slot = tasks_[static_cast<size_t>(layer)];

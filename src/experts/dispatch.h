@@ -1,6 +1,7 @@
 // Computes the routed experts of a layer where their bytes are and sums their outputs in rank order.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "base/stats.h"
@@ -36,8 +37,17 @@ struct DispatchSpec {
   DispatchLimits limits;
   Stats& stats;
   ExpertCache* cache = nullptr;  // of the same device; null: no expert lies there
+  bool whole_cache = false;      // it has all experts of the layers that are run, lends none and moves none
   RingPlan ring = {};            // that steps of many rows stream experts through; empty: none do
   RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
+  int32_t last_layer = INT32_MAX;       // one past the last layer that is run, if not all are
+  int n_sharers = 1;                    // dispatches that hold leases of the source at the same time
+
+  // Of the leases that the source serves at once, this dispatch's share.
+  int64_t lease_limit() const {
+    const int64_t all = source.lease_limit();
+    return all == INT64_MAX ? all : std::max<int64_t>(all / n_sharers, 1);
+  }
 };
 
 struct DispatchBytes {

@@ -18,8 +18,7 @@ class HostDispatch final : public Dispatch {
       : limits_(spec.limits), source_(spec.source), observer_(spec.observer) {}
 
   Status allocate(const DispatchSpec& spec) {
-    ASSIGN_OR_RETURN(experts_,
-                     HostExperts::create(spec.device, spec.compute, spec.source, spec.layout, limits_, spec.stats));
+    ASSIGN_OR_RETURN(experts_, HostExperts::create(spec));
     ASSIGN_OR_RETURN(rows_, spec.device.allocate(static_cast<size_t>(limits_.pairs() * limits_.dim) * sizeof(float),
                                                  "expert output rows"));
     tasks_.resize(spec.layout.layers().size());

@@ -22,11 +22,9 @@ class HostExperts::LeasePlaces final : public device::host::ExpertPlaces {
   std::span<const Lease> leases_;
 };
 
-Result<std::unique_ptr<HostExperts>> HostExperts::create(device::Device& device, device::host::Compute& compute,
-                                                         ExpertSource& source, const ExpertLayout& layout,
-                                                         const DispatchLimits& limits, Stats& stats) {
-  std::unique_ptr<HostExperts> experts(new HostExperts(compute, source, layout, limits, stats));
-  RETURN_IF_ERROR(experts->allocate(device));
+Result<std::unique_ptr<HostExperts>> HostExperts::create(const DispatchSpec& spec) {
+  std::unique_ptr<HostExperts> experts(new HostExperts(spec));
+  RETURN_IF_ERROR(experts->allocate(spec.device));
   return experts;
 }
 
@@ -56,8 +54,8 @@ Status HostExperts::compute(const Step& step) {
   for (int64_t g = 0; g < groups.n; g++) keys_.push_back({step.layer, groups.experts[g]});
   [[maybe_unused]] const auto inputs = inputs_->write<float>(0, inputs_->bytes() / sizeof(float));
   [[maybe_unused]] const auto hidden = hidden_->write<float>(0, hidden_->bytes() / sizeof(float));
-  const int64_t limit = source_.lease_limit();
-  RETURN_IF_ERROR(limit == INT64_MAX ? fetch_and_compute(step, groups, keys_) : compute_in_rounds(step, limit));
+  RETURN_IF_ERROR(lease_limit_ == INT64_MAX ? fetch_and_compute(step, groups, keys_)
+                                            : compute_in_rounds(step, lease_limit_));
   return source_.health();
 }
 
@@ -112,16 +110,19 @@ PairGroups HostExperts::round_groups(const Step& step) {
 void HostExperts::compute_leased(const Step& step, const PairGroups& groups, std::span<Lease> leases) {
   ASSERT(groups.n == static_cast<int64_t>(leases.size()));
   const LeasePlaces places(layout_.layer(step.layer), leases);
-  device::host::compute_experts(compute_,
-                                {.groups = groups,
-                                 .places = places,
-                                 .formula = step.formula,
-                                 .k = limits_.n_used,
-                                 .ffn = limits_.ffn,
-                                 .x = step.x,
-                                 .inputs = device::view_of<float>(*inputs_, limits_.pairs(), limits_.input_cols()),
-                                 .hidden = device::view_of<float>(*hidden_, limits_.pairs(), limits_.ffn),
-                                 .y = step.y});
+  {
+    const LockGuard turn(compute_.turn());
+    device::host::compute_experts(compute_,
+                                  {.groups = groups,
+                                   .places = places,
+                                   .formula = step.formula,
+                                   .k = limits_.n_used,
+                                   .ffn = limits_.ffn,
+                                   .x = step.x,
+                                   .inputs = device::view_of<float>(*inputs_, limits_.pairs(), limits_.input_cols()),
+                                   .hidden = device::view_of<float>(*hidden_, limits_.pairs(), limits_.ffn),
+                                   .y = step.y});
+  }
   for (Lease& lease : leases) lease.release();
   stats_.add(Counter::kExpertsComputed, groups.n);
   stats_.add(Counter::kExpertRows, groups.n_pairs());

@@ -12,10 +12,8 @@ namespace strata::experts {
 // Used by one thread at a time. Its memory is allocated once; computing allocates nothing.
 class HostExperts {
  public:
-  // Takes bytes_needed() of host memory of `device`.
-  static Result<std::unique_ptr<HostExperts>> create(device::Device& device, device::host::Compute& compute,
-                                                     ExpertSource& source, const ExpertLayout& layout,
-                                                     const DispatchLimits& limits, Stats& stats);
+  // Takes bytes_needed() of host memory of the spec's device.
+  static Result<std::unique_ptr<HostExperts>> create(const DispatchSpec& spec);
   static uint64_t bytes_needed(const DispatchLimits& limits);
 
   struct Step {
@@ -36,9 +34,13 @@ class HostExperts {
  private:
   class LeasePlaces;
   using PairGroups = device::host::PairGroups;
-  HostExperts(device::host::Compute& compute, ExpertSource& source, const ExpertLayout& layout,
-              const DispatchLimits& limits, Stats& stats)
-      : compute_(compute), source_(source), layout_(layout), limits_(limits), stats_(stats) {}
+  explicit HostExperts(const DispatchSpec& spec)
+      : compute_(spec.compute),
+        source_(spec.source),
+        layout_(spec.layout),
+        limits_(spec.limits),
+        lease_limit_(spec.lease_limit()),
+        stats_(spec.stats) {}
   Status allocate(device::Device& device);
   // `keys` are the experts of `groups`, in their order.
   Status fetch_and_compute(const Step& step, const PairGroups& groups, std::span<const ExpertKey> keys);
@@ -55,6 +57,7 @@ class HostExperts {
   ExpertSource& source_;
   const ExpertLayout& layout_;
   DispatchLimits limits_;
+  int64_t lease_limit_;
   Stats& stats_;
   std::unique_ptr<device::HostBuffer> inputs_;  // [pairs][max(dim, ffn)], in sorted order
   std::unique_ptr<device::HostBuffer> hidden_;  // [pairs][ffn], in sorted order

@@ -4,6 +4,7 @@
 
 #include "base/bytes.h"
 #include "base/format.h"
+#include "base/mutation.h"
 #include "experts/lend_region.h"
 #include "experts/placement_parts.h"
 
@@ -22,6 +23,7 @@ class Planner {
       ASSIGN_OR_RETURN(PartPlacement part, place_part(input_, needs));
       plan_.parts.push_back(std::move(part));
     }
+    if (!input_.split.empty()) plan_.reasons.push_back(input_.split);
     RETURN_IF_ERROR(count_needs());
     RETURN_IF_ERROR(choose_source());
     explain_loans();
@@ -126,6 +128,7 @@ Result<ResidentPlan> Planner::copy_of(uint64_t budget_bytes) {
     copy = ResidentPlan::hottest(layers, caches_, input_.ranking, budget_bytes);
   }
   if (!copy.ok()) return copy;
+  if (mutated(Mutation::kLentNotKept)) return copy;
   for (size_t i = 0; i < regions_.size(); i++) {
     ASSIGN_OR_RETURN(plan_.parts[i].lent_in_ram, copy->keep_lent(regions_[i]));
   }
@@ -188,6 +191,7 @@ void Planner::explain_loans() {
     rest = format("; while one runs, {} % of them are read from the files", 100 * (lent - in_ram) / lent);
   }
   because("the split lends {} slots to the prompt path: {} keep their experts in RAM too{}", lent, in_ram, rest);
+  if (in_ram < lent && plan_.source == SourceKind::kResident) plan_.warning = plan_.reasons.back();
 }
 
 void Planner::fill_tiers() {

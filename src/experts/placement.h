@@ -21,6 +21,7 @@ namespace strata::experts {
 // A run of layers on one device, and what it takes there beside experts (model::Part::measure).
 struct PartNeeds {
   std::string device;  // its name, for people
+  size_t device_index = 0;  // among those that were there to choose from
   int first_layer = 0;
   int last_layer = 0;          // one past
   bool on_host = false;        // the device's memory is the RAM of the plan
@@ -56,6 +57,7 @@ struct PlacementInput {
   std::span<const ExpertKey> ranking;  // every expert, the hottest first
   PlacementOptions options;
   std::string model;                   // its path, for messages
+  std::string split = {};              // why the layers are shared out as they are; empty: there is nothing to say
 };
 
 // Where an expert is when no loan is out. Every expert is in the files too.
@@ -83,6 +85,7 @@ struct PlacementPlan {
   uint64_t stage_bytes = 0;                // of RAM
   std::vector<std::vector<Tier>> tiers;    // [layers][experts]
   std::vector<std::string> reasons;        // why, a sentence each
+  std::string warning;                     // of those, what will be slow; may be empty
 
   uint64_t ram_bytes() const { return needs_bytes + experts_bytes + stage_bytes; }
   Tier tier(ExpertKey key) const {

@@ -57,7 +57,7 @@ Status StreamedDispatch::allocate() {
   ASSIGN_OR_RETURN(uploader_,
                    device::Uploader::create(device, *copies_, piece_bytes(spec_.ring), "experts on their way"));
   // Half of what the source has room for: the other half is for what it reads meanwhile.
-  const int64_t group = std::min(spec_.ring.bank_places, std::max<int64_t>(spec_.source.lease_limit() / 2, 1));
+  const int64_t group = std::min(spec_.ring.bank_places, std::max<int64_t>(spec_.lease_limit() / 2, 1));
   leases_.resize(static_cast<size_t>(group));
   keys_.reserve(leases_.size());
   next_keys_.reserve(leases_.size());
@@ -185,9 +185,13 @@ void StreamedDispatch::gather(int32_t layer, int32_t& expert, std::vector<Expert
   }
 }
 
+int32_t StreamedDispatch::last_layer() const {
+  return std::min(spec_.last_layer, static_cast<int32_t>(spec_.layout.layers().size()));
+}
+
 void StreamedDispatch::hint_after(int32_t layer, int32_t expert) {
   gather(layer, expert, next_keys_);
-  if (next_keys_.empty() && static_cast<size_t>(layer) + 1 < spec_.layout.layers().size()) {
+  if (next_keys_.empty() && layer + 1 < last_layer()) {
     int32_t first = 0;
     gather(layer + 1, first, next_keys_);
   }
@@ -211,6 +215,7 @@ void StreamedDispatch::copy_blob(Lease& lease, size_t offset) {
   const LayerLayout& layer = spec_.layout.layer(lease.key().layer);
   if (copy_pinned(lease, layer, offset)) return;
   const Status queued = uploader_->put(*memory_, offset, layer.blob_bytes(), [&](std::span<std::byte> to) -> Status {
+    const LockGuard turn(spec_.compute.turn());
     pack_blob(layer, lease, to, spec_.compute.pool());
     return {};
   });

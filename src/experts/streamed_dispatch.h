@@ -37,7 +37,7 @@ class StreamedDispatch final : public Dispatch {
   void use_ring(device::Memory& memory, size_t offset);
 
   // As Dispatch::run, on a stream that runs what it is given. Waits for buffers and reads expert bytes as it goes, with
-  // the threads of the pool: no host task of another step employs them meanwhile.
+  // the threads of the pool when it is its turn.
   // Experts that cannot be read fail the stream; then the rest of the step, up to finish(), queues nothing.
   void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids, const device::In<float>& weights,
            const device::In<float>& x, const device::InOut<float>& y, const device::In<int32_t>& live,
@@ -71,6 +71,7 @@ class StreamedDispatch final : public Dispatch {
   // Experts of the layer from `expert` on that the cache lacks, as many as are fetched at once; moves `expert` behind
   // the last of them.
   void gather(int32_t layer, int32_t& expert, std::vector<ExpertKey>& keys) const;
+  int32_t last_layer() const;  // one past it
   // Tells the source what is fetched next, from this expert on.
   void hint_after(int32_t layer, int32_t expert);
   // Queues the way of the experts keys_ into the bank. They are of one layer; the leases, one for each, are released.

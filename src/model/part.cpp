@@ -103,9 +103,18 @@ Status Part::build_experts() {
                                                          .limits = dispatch_limits(spec_.hp, options_),
                                                          .stats = spec_.stats,
                                                          .cache = cache_.get(),
+                                                         .whole_cache = streaming.ring.empty() && holds_all_experts(),
                                                          .ring = streaming.ring,
-                                                         .observer = spec_.observer}));
+                                                         .observer = spec_.observer,
+                                                         .last_layer = spec_.last,
+                                                         .n_sharers = spec_.n_parts}));
   return {};
+}
+
+bool Part::holds_all_experts() const {
+  int64_t n_experts = 0;
+  for (int l = spec_.first; l < spec_.last; l++) n_experts += spec_.layout.layer(l).n_experts;
+  return cache_ != nullptr && spec_.slots.n_slots() == n_experts;
 }
 
 Status Part::check_interrupt() const {
@@ -125,11 +134,10 @@ StepContext Part::context(device::Stream& stream, int64_t rows, experts::Dispatc
           .look_ahead = options_.look_ahead && rows <= kLookAheadRows};
 }
 
-void Part::enqueue_layers(device::Stream& stream, int first, int last, int64_t rows,
-                          experts::Dispatch& dispatch) const {
+void Part::enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatch& dispatch) const {
   const StepContext ctx = context(stream, rows, dispatch);
-  network_->enqueue_start(ctx, first == 0);
-  for (int layer = first; layer < last; layer++) enqueue_layer(ctx, layer);
+  network_->enqueue_start(ctx, spec_.first == 0);
+  for (int layer = spec_.first; layer < spec_.last; layer++) enqueue_layer(ctx, layer);
 }
 
 void Part::enqueue_layer(const StepContext& ctx, int layer) const {
@@ -139,16 +147,20 @@ void Part::enqueue_layer(const StepContext& ctx, int layer) const {
 
 // Queueing takes as long as reading and copying the experts does: a step that has failed or that nobody wants any more
 // is not queued to its end.
-void Part::enqueue_streamed(int first, int last, int64_t rows) {
+void Part::queue_streamed_layer() {
   experts::StreamedDispatch& streamed = *dispatch_->streamed();
-  ASSERT(ring_memory_ != nullptr || lent());
-  streamed.use_ring(ring_memory_ ? *ring_memory_ : *loan_.memory, ring_memory_ ? 0 : loan_.offset);
-  const StepContext ctx = context(*stream_, rows, streamed);
-  network_->enqueue_start(ctx, first == 0);
-  for (int layer = first; layer < last && !streamed.failed(); layer++) {
-    if (Status status = check_interrupt(); !status.ok()) return stream_->abort(std::move(status).error());
-    enqueue_layer(ctx, layer);
+  const StepContext ctx = context(*stream_, rows_, streamed);
+  if (next_layer_ == spec_.first) {
+    ASSERT(ring_memory_ != nullptr || lent());
+    streamed.use_ring(ring_memory_ ? *ring_memory_ : *loan_.memory, ring_memory_ ? 0 : loan_.offset);
+    network_->enqueue_start(ctx, spec_.first == 0);
   }
+  if (Status status = check_interrupt(); !status.ok()) {
+    given_up_ = true;
+    return stream_->abort(std::move(status).error());
+  }
+  enqueue_layer(ctx, next_layer_++);
+  given_up_ = streamed.failed();
 }
 
 // Shapes grow by fours, so that a padded step wastes little and a handful of graphs serve all sizes. All are captured
@@ -160,7 +172,7 @@ Status Part::capture(std::vector<Shape>& shapes, int64_t max_rows, bool head) {
       if (head) {
         network_->enqueue_head(context(stream, options_.step.max_rows, *dispatch_), rows);
       } else {
-        enqueue_layers(stream, spec_.first, spec_.last, rows, *dispatch_);
+        enqueue_layers(stream, rows, *dispatch_);
       }
     }));
     spec_.stats.add(Counter::kGraphCaptures);
@@ -180,7 +192,7 @@ Status Part::capture_streamed() {
   experts::StreamedDispatch& streamed = *dispatch_->streamed();
   streamed.set_capturing(true);
   const auto graph = spec_.device.capture([&](device::Stream& stream) {
-    enqueue_layers(stream, spec_.first, spec_.last, options_.step.max_rows, streamed);
+    enqueue_layers(stream, options_.step.max_rows, streamed);
   });
   streamed.set_capturing(false);
   return graph.ok() ? Status() : graph.error();
@@ -192,20 +204,36 @@ Part::Shape& Part::shape_for(std::vector<Shape>& shapes, int64_t n) {
   return *at;
 }
 
-void Part::forward(int first, int last, std::span<const BatchRows> batch, bool stream) {
-  ASSERT(first >= spec_.first);
-  ASSERT(last <= spec_.last);
-  int64_t n = 0;
-  for (const BatchRows& rows : batch) n += static_cast<int64_t>(rows.ids.size());
-  Shape& shape = shape_for(layer_shapes_, n);
+void Part::begin(std::span<const BatchRows> batch, bool stream) {
+  rows_ = 0;
+  for (const BatchRows& rows : batch) rows_ += rows.n();
+  next_layer_ = spec_.first;
+  streaming_ = stream;
+  given_up_ = false;
   inputs_->set_batch(*stream_, batch);
-  if (stream) return enqueue_streamed(first, last, n);
-  if (options_.use_graphs && first == spec_.first && last == spec_.last) {
-    shape.graph->replay(*stream_);
-    spec_.stats.add(Counter::kGraphReplays);
+}
+
+device::View<float> Part::hidden(int64_t rows) const {
+  const device::View<float> view = act_.view(Act::kHidden, rows, spec_.hp.dim);
+  ASSERT(view.stride == view.cols);
+  return view;
+}
+
+bool Part::queue_more() {
+  if (given_up_ || next_layer_ == spec_.last) return false;
+  if (streaming_) {
+    queue_streamed_layer();
   } else {
-    enqueue_layers(*stream_, first, last, shape.rows, *dispatch_);
+    queue_shape(shape_for(layer_shapes_, rows_));
+    next_layer_ = spec_.last;
   }
+  return !given_up_ && next_layer_ < spec_.last;
+}
+
+void Part::queue_shape(const Shape& shape) {
+  if (!options_.use_graphs) return enqueue_layers(*stream_, shape.rows, *dispatch_);
+  shape.graph->replay(*stream_);
+  spec_.stats.add(Counter::kGraphReplays);
 }
 
 void Part::head(std::span<const int32_t> rows) {

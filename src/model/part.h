@@ -48,6 +48,7 @@ struct PartSpec {
   int last;
   experts::SlotPlan slots;  // the experts of the device's cache, if options say cached
   experts::RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
+  int n_parts = 1;                               // of the model, which share source and threads
 };
 
 // Memory of a part, but for its expert cache.
@@ -73,10 +74,16 @@ class Part {
   device::Stream& stream() { return *stream_; }
   const PartOptions& options() const { return options_; }
 
-  // Queues the layers [first, last) of this part for a batch: from token ids when first is 0, else from the hidden rows
-  // that are there. Whole parts are replayed as graphs. Sequences have reserved their blocks. With `stream` the step is
-  // queued anew and streams the experts that the cache lacks; see streams() and borrow().
-  void forward(int first, int last, std::span<const BatchRows> batch, bool stream = false);
+  // Begins a step for a batch: queues its inputs. The sequences have reserved their blocks. With `stream` it streams
+  // the experts that the cache lacks; see streams() and borrow().
+  void begin(std::span<const BatchRows> batch, bool stream);
+  // [rows][dim] packed: what layers are computed from where this part does not begin the model, and what they leave.
+  device::View<float> hidden(int64_t rows) const;
+  // Queues more of the step: a layer of one that streams (which may wait for layers before it), of any other all, as a
+  // graph. False when there is no more, or the step was given up.
+  bool queue_more();
+  // Whether the step was given up while it was queued: nobody wants it any more, or experts cannot be read.
+  bool given_up() const { return given_up_; }
   // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
   void head(std::span<const int32_t> rows);
   // Waits for what was queued. The first failure, if there was one; the part is ready for the next step then.
@@ -116,6 +123,7 @@ class Part {
         loader_(spec.model, spec.device, *stream_, options.numeric.round_activations) {}
   Status build();
   Status build_experts();
+  bool holds_all_experts() const;
   Status capture_all();
   Status capture_streamed();
   Status check_interrupt() const;
@@ -124,9 +132,9 @@ class Part {
   device::View<float> logits_view() const {
     return act_.view(Act::kLogits, options_.step.max_outputs, spec_.hp.n_vocab);
   }
-  void enqueue_layers(device::Stream& stream, int first, int last, int64_t rows, experts::Dispatch& dispatch) const;
+  void enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatch& dispatch) const;
   void enqueue_layer(const StepContext& ctx, int layer) const;
-  void enqueue_streamed(int first, int last, int64_t rows);
+  void queue_streamed_layer();
   // A shape of steps and the graph that was captured for it.
   struct Shape {
     int64_t rows;
@@ -134,6 +142,7 @@ class Part {
   };
   // The smallest captured shape for n rows.
   static Shape& shape_for(std::vector<Shape>& shapes, int64_t n);
+  void queue_shape(const Shape& shape);
   Status capture(std::vector<Shape>& shapes, int64_t max_rows, bool head);
 
   PartSpec spec_;
@@ -152,6 +161,11 @@ class Part {
   std::function<bool()> interrupt_;
   device::HostTask interrupt_task_;
   std::vector<Shape> layer_shapes_, head_shapes_;  // ascending rows
+  // The step that is being queued.
+  int64_t rows_ = 0;
+  int next_layer_ = 0;  // spec_.last: none
+  bool streaming_ = false;
+  bool given_up_ = false;
 };
 
 }  // namespace strata::model

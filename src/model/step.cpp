@@ -59,7 +59,7 @@ void StepInputs::set_batch(device::Stream& stream, std::span<const BatchRows> ba
       const int32_t slot = part.sequence->slot();
       const int32_t n = static_cast<int32_t>(part.ids.size());
       ASSERT(row + n <= limits_.max_rows);
-      int64_t position = part.sequence->n_tokens();
+      int64_t position = part.first();
       if (mutated(Mutation::kChunkBorderOffByOne) && position > 0 && n > 1) position--;
       std::copy(part.ids.begin(), part.ids.end(), field(kIds) + row);
       for (int32_t i = 0; i < n; i++) field(kPositions)[row + i] = static_cast<int32_t>(position + i);

@@ -15,6 +15,10 @@ namespace strata::model {
 struct BatchRows {
   SequenceState* sequence;
   std::span<const int32_t> ids;
+  int64_t position = -1;  // of the first row; -1: behind the tokens that the sequence has
+
+  int64_t first() const { return position < 0 ? sequence->n_tokens() : position; }
+  int64_t n() const { return static_cast<int64_t>(ids.size()); }
 };
 
 struct StepLimits {

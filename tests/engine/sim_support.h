@@ -34,11 +34,15 @@ inline std::unique_ptr<gguf::Model> open_golden(const GoldenModel& golden) {
   return gguf::Model::open(golden.path, real_file_system()).value();
 }
 
-// Of all layers.
-inline int64_t n_experts(const GoldenModel& golden) {
+inline model::HParams hparams_of(const GoldenModel& golden) {
   const auto model = open_golden(golden);
   const model::ArchInfo* info = model::find_architecture(*model).value();
-  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
+  return info->read(model::Keys(*model, info->name)).value();
+}
+inline int n_layers(const GoldenModel& golden) { return hparams_of(golden).n_layers; }
+// Of all layers.
+inline int64_t n_experts(const GoldenModel& golden) {
+  const model::HParams hp = hparams_of(golden);
   return int64_t{hp.n_layers} * hp.route.n_experts;
 }
 

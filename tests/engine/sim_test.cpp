@@ -194,8 +194,8 @@ TEST_F(SimEngine, WhatDoesNotFitIsSaidBeforeAnythingIsLoaded) {
   config.ram_bytes = 64 * kKiB;
   EXPECT_THAT(refusal(config), HasSubstr("of RAM that it needs beside its experts do not fit into the 64 KiB"));
   config = sim_config(0, 1);
-  config.device = "sim:64MiB,64MiB";
-  EXPECT_THAT(refusal(config), HasSubstr("one device"));
+  config.device = "sim:2x64KiB";
+  EXPECT_THAT(refusal(config), testing::AllOf(HasSubstr("64 KiB of sim:"), HasSubstr("--ctx")));
   config.device = "sim:64";
   EXPECT_THAT(refusal(config), HasSubstr("--device"));
   EXPECT_EQ(stats_.get(Counter::kFileReads), 0);

@@ -76,7 +76,8 @@ Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64
   ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, engine::device_limits(budgets, spec.devices.size()));
   for (size_t i = 0; i < spec.devices.size(); i++) {
     devices.push_back({.device = {.name = format("sim:{}", i),
-                                  .budget_bytes = std::min(spec.devices[i].budget_bytes, limits[i])},
+                                  .budget_bytes = std::min(spec.devices[i].budget_bytes, limits[i]),
+                                  .rates = engine::rates_of(spec.devices[i])},
                        .bytes_per_second = static_cast<double>(spec.devices[i].mem_bytes_per_s)});
   }
   return devices;
@@ -91,14 +92,23 @@ Result<ModelPlan> plan_model(const gguf::Model& model, const Settings& settings)
   std::vector<engine::PlannedDevice> planned;
   for (const DeviceRate& device : devices) planned.push_back(device.device);
 
+  engine::PlacingSpec spec{
+      .model = model, .arch = *arch, .hp = hp, .config = config, .devices = planned, .ram_bytes = ram};
+  if (device::sim::is_sim_spec(config.device)) {
+    ASSIGN_OR_RETURN(const device::sim::SimSpec sim, device::sim::parse_sim_spec(config.device));
+    spec.peers = sim.peer_bytes_per_s > 0;
+    spec.cpu_bytes_per_s = static_cast<double>(sim.host_bytes_per_s);
+  }
+
   ModelPlan out;
-  ASSIGN_OR_RETURN(out.request, engine::placement_request({.model = model, .arch = *arch, .hp = hp, .config = config,
-                                                           .devices = planned, .ram_bytes = ram}));
+  ASSIGN_OR_RETURN(out.request, engine::placement_request(spec));
   ASSIGN_OR_RETURN(out.plan, plan_placement(out.request.input()));
   out.needs.n_used = hp.route.n_used;
   out.needs.shares = shares_of(*out.request.profile, out.request.layout);
   ASSIGN_OR_RETURN(out.needs.dense_bytes, dense_bytes(model, hp, config, out.request.parts));
-  for (size_t i = 0; i < out.request.parts.size(); i++) out.device_rates.push_back(devices[i].bytes_per_second);
+  for (const experts::PartNeeds& part : out.request.parts) {
+    out.device_rates.push_back(devices[part.device_index].bytes_per_second);
+  }
   out.threads = team_options(config.cpus, config.threads).n_threads;
   return out;
 }
