@@ -45,8 +45,10 @@ enum class FusedSums : uint8_t {
 // How the columns of an order are dealt out, where it is not one of pieces.
 enum class ActDeal : uint8_t {
   kNone,
-  kFourths,   // column 0 of each four, then column 1 of each, and so on
-  kEighths,   // the same with eight
+  kFourths,      // column 0 of each four, then column 1 of each, and so on
+  kEighths,      // the same with eight
+  kFourthsOf64,  // the same with four, 64 columns at a time
+  kEighthsOf128,
   kRunPairs,  // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
 };
 
@@ -62,6 +64,8 @@ constexpr ActOrder kNibbles32Order = {{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10,
 constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}};
 constexpr ActOrder kRunsOrder = {{}, ActDeal::kEighths};
 constexpr ActOrder kQuadsOrder = {{}, ActDeal::kFourths};
+constexpr ActOrder kQuads64Order = {{}, ActDeal::kFourthsOf64};
+constexpr ActOrder kRuns128Order = {{}, ActDeal::kEighthsOf128};
 constexpr ActOrder kRunPairsOrder = {{}, ActDeal::kRunPairs};
 
 inline uint64_t u64_at(const uint8_t* p) {

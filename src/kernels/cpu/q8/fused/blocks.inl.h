@@ -163,59 +163,27 @@ inline __m512i add_pairs_of_groups(const __m512i (&first)[kFusedRows], const __m
   return _mm512_add_epi32(_mm512_shuffle_i32x4(x, y, 0x88), _mm512_shuffle_i32x4(x, y, 0xDD));
 }
 
-// Types whose row of four groups is two vectors of codes.
-template <class Type>
-struct FusedVectors {
+struct FusedQ80 {
   static constexpr int64_t kCols = kFourGroupCols;
-  static constexpr size_t kBytes = Type::kBytes;
+  static constexpr size_t kBytes = 4 * 34;
   static constexpr ActOrder kOrder = kPlainOrder;
   static constexpr FusedSums kSums = FusedSums::kOffsets32;
 
+  // Of two groups.
+  static __m512i codes(const uint8_t* p) {
+    return _mm512_xor_si512(two_halves(p + 2, p + 36), _mm512_set1_epi8(-128));
+  }
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[2][kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
       for (int pair = 0; pair < 2; pair++) {
-        parts[pair][r] = add_dot4(_mm512_setzero_si512(), Type::codes(rows.at[r], pair), load512(a.codes + 64 * pair));
+        parts[pair][r] = add_dot4(_mm512_setzero_si512(), codes(rows.at[r] + 68 * pair), load512(a.codes + 64 * pair));
       }
     }
     const __m512i sums = _mm512_add_epi32(add_pairs_of_groups(parts[0], parts[1]), spread_groups(a.sums));
-    return add_groups<false>(y, sums, Type::d(rows), _mm512_setzero_ps(), act_scales32(a), a);
+    return add_groups<false>(y, sums, halves(group_words<34>(rows)), _mm512_setzero_ps(), act_scales32(a), a);
   }
 };
-
-struct Q80 {
-  static constexpr size_t kBytes = 4 * 34;
-  static __m512i codes(const uint8_t* p, int pair) {
-    return _mm512_xor_si512(two_halves(p + 68 * pair + 2, p + 68 * pair + 36), _mm512_set1_epi8(-128));
-  }
-  static __m512 d(const FourRows& rows) { return halves(group_words<34>(rows)); }
-};
-
-// One block of 128 one-bit codes, 0 and 2.
-struct Q10 {
-  static constexpr size_t kBytes = 18;
-  static __m512i codes(const uint8_t* p, int pair) {
-    return _mm512_maskz_mov_epi8(u64_at(p + 2 + 8 * pair), _mm512_set1_epi8(2));
-  }
-  static __m512 d(const FourRows& rows) { return _mm512_maskz_broadcast_f32x4(0xFFFF, four_f16(rows, 0)); }
-};
-
-#if defined(__AVX512VBMI__)
-// Two blocks of 64 codes of two bits.
-struct Q20 {
-  static constexpr size_t kBytes = 2 * 18;
-  static __m512i codes(const uint8_t* p, int pair) {
-    const __m512i words = _mm512_maskz_cvtepu16_epi64(0xFF, load128(p + 18 * pair + 2));  // of eight codes
-    const __m512i shifts = _mm512_set1_epi64(0x0E0C0A0806040200);
-    return _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, words), _mm512_set1_epi8(3));
-  }
-  static __m512 d(const FourRows& rows) {
-    const __m256 first = _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 0));
-    return _mm512_maskz_insertf32x8(0xFFFF, _mm512_castps256_ps512(first),
-                                    _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 18)), 1);
-  }
-};
-#endif
 
 // NVFP4: four groups of 16.
 struct FusedNvfp4 {

@@ -28,9 +28,14 @@ struct Iq3XxsMagnitudes {  // 4 to 52 in steps of 8, 62
   static constexpr int kBits = 4;
   static constexpr uint8_t kConstant = 4, kOfBit[kBits] = {8, 16, 32, 2};
 };
-struct Iq3SMagnitudes {  // 1 to 15 in steps of 2
+struct Iq3SMagnitudes {  // 1 to 15 in steps of 2: the last bit is free
   static constexpr int kBits = 4;
-  static constexpr uint8_t kConstant = 0, kOfBit[kBits] = {1, 2, 4, 8};
+  static constexpr uint8_t kConstant = 1, kOfBit[kBits] = {2, 4, 8, 0};
+};
+// The same, 16 larger, and with the last bit 16 less it: 16 + m and 16 - m differ in the same bits for all of them.
+struct Iq3SCodes {
+  static constexpr int kBits = 4;
+  static constexpr uint8_t kConstant = 17, kOfBit[kBits] = {2, 4, 8, 17 ^ 15};
 };
 
 template <class Magnitudes>

@@ -152,7 +152,10 @@ struct Iq2Xs : Iq2Gathered {
     return kNibbles;
   }
   static GroupRuns runs(const uint8_t* block, const NibbleCodebook<kEntries>& codebook) {
-    const __m512i words = load512(block + 2);
+    // Kept in a register: as an operand of three instructions it would be loaded three times, and gathers take all that
+    // a core can load.
+    __m512i words = load512(block + 2);
+    asm("" : "+v"(words));
     const __m512i low = _mm512_set1_epi32(0x1FF);
     const __m512i signs = signs_of_sevens<1>(words);  // bytes 1 and 3 of each lane
     return {join(gather(codebook, _mm512_and_si512(words, low)),

@@ -26,46 +26,68 @@ struct FusedLayout {
   }
 };
 
-#if defined(__AVX512VBMI__)
-// Which of 64 columns comes when they are dealt out alone.
+// Hands that columns are dealt to, and how many columns at a time.
+constexpr int deal_hands(ActDeal deal) {
+  return deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 ? 8 : 4;
+}
+constexpr int deal_cols(ActDeal deal) {
+  if (deal == ActDeal::kFourthsOf64) return 64;
+  return deal == ActDeal::kEighthsOf128 ? 128 : kSuperCols;
+}
+
+// Which of 64 columns come one after the other when they are dealt out.
 struct DealtColumns {
   alignas(64) uint8_t at[64];
 };
 template <ActDeal kDeal>
 constexpr DealtColumns dealt_columns() {
+  constexpr int kHands = deal_hands(kDeal), kShare = 64 / kHands;
   DealtColumns columns{};
   for (int i = 0; i < 64; i++) {
-    const int of_fourth = i % 16, of_eighth = i % 8;
-    int column = kDeal == ActDeal::kFourths ? 4 * of_fourth + i / 16 : 8 * of_eighth + i / 8;
-    if (kDeal == ActDeal::kRunPairs) column = 16 * (of_fourth / 4) + 8 * (i / 32) + 2 * (i % 4) + i / 16 % 2;
+    const int hand = i / kShare, card = i % kShare;
+    const int column = kDeal == ActDeal::kRunPairs ? 16 * (card / 4) + 8 * (hand / 2) + 2 * (card % 4) + hand % 2
+                                                   : kHands * card + hand;
     columns.at[i] = static_cast<uint8_t>(column);
   }
   return columns;
 }
 
-// 256 codes: of each 64 a share of what is dealt out together.
+// 256 codes: of each 64 a share of every hand.
 template <ActDeal kDeal>
 static void deal_codes(const int8_t* codes, uint8_t* to) {
   static constexpr DealtColumns kColumns = dealt_columns<kDeal>();
-  constexpr int kHands = kDeal == ActDeal::kEighths ? 8 : 4, kShare = 64 / kHands;
+  constexpr int kHands = deal_hands(kDeal), kShare = 64 / kHands, kParts = deal_cols(kDeal) / 64;
   for (int part = 0; part < kSuperCols / 64; part++) {
     alignas(64) uint8_t dealt[64];
+#if defined(__AVX512VBMI__)
     _mm512_store_si512(dealt, _mm512_permutexvar_epi8(load512(kColumns.at), load512(codes + 64 * part)));
+#else
+    for (int i = 0; i < 64; i++) dealt[i] = static_cast<uint8_t>(codes[64 * part + kColumns.at[i]]);
+#endif
+    uint8_t* first = to + 64 * (part / kParts * kParts) + part % kParts * kShare;
     for (int hand = 0; hand < kHands; hand++) {
-      std::memcpy(to + (4 * hand + part) * kShare, dealt + hand * kShare, kShare);
+      std::memcpy(first + hand * kParts * kShare, dealt + hand * kShare, kShare);
     }
   }
 }
-#endif
 
 // 256 codes in the type's order.
 static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* to) {
-#if defined(__AVX512VBMI__)
-  if (order.deal == ActDeal::kEighths) return deal_codes<ActDeal::kEighths>(codes, to);
-  if (order.deal == ActDeal::kFourths) return deal_codes<ActDeal::kFourths>(codes, to);
-  if (order.deal == ActDeal::kRunPairs) return deal_codes<ActDeal::kRunPairs>(codes, to);
-#endif
-  for (int i = 0; i < 16; i++) std::memcpy(to + 16 * i, codes + 16 * order.piece[i], 16);
+  switch (order.deal) {
+    case ActDeal::kNone:
+      for (int i = 0; i < 16; i++) std::memcpy(to + 16 * i, codes + 16 * order.piece[i], 16);
+      return;
+    case ActDeal::kFourths:
+      return deal_codes<ActDeal::kFourths>(codes, to);
+    case ActDeal::kEighths:
+      return deal_codes<ActDeal::kEighths>(codes, to);
+    case ActDeal::kFourthsOf64:
+      return deal_codes<ActDeal::kFourthsOf64>(codes, to);
+    case ActDeal::kEighthsOf128:
+      return deal_codes<ActDeal::kEighthsOf128>(codes, to);
+    case ActDeal::kRunPairs:
+      return deal_codes<ActDeal::kRunPairs>(codes, to);
+  }
 }
 
 // Prepared sums of 256 columns from the sums of each 16.

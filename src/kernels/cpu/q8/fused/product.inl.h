@@ -8,6 +8,7 @@
 // are far apart, which gets more out of memory than one: a prefetcher follows each, and none runs ahead past its page.
 #pragma once
 
+#include "kernels/cpu/q8/fused/bits.inl.h"
 #include "kernels/cpu/q8/fused/blocks.inl.h"
 #include "kernels/cpu/q8/fused/blocks256.inl.h"
 #include "kernels/cpu/q8/fused/gathered.inl.h"
@@ -117,26 +118,24 @@ constexpr FusedFormat kFusedFormats[] = {
     {quant::Type::Q5_K, fused_product<FusedK4<true>>},
     {quant::Type::Q6_K, fused_product<FusedQ6K>},
     {quant::Type::IQ4_XS, fused_product<FusedIq4Xs>},
-#if defined(__AVX512VBMI__)
-    {quant::Type::Q2_0, fused_product<FusedVectors<Q20>>},
-#endif
 #if defined(__AVX512VBMI__) && defined(__GFNI__)
     {quant::Type::IQ1_S, fused_product<FusedGathered<Iq1S>>},
     {quant::Type::IQ1_M, fused_product<FusedGathered<Iq1M>>},
     {quant::Type::IQ2_XXS, fused_product<FusedIq2Xxs>},
     {quant::Type::IQ2_XS, fused_product<FusedGathered<Iq2Xs>>},
     {quant::Type::IQ2_S, fused_product<FusedGathered<Iq2S>>},
-    {quant::Type::IQ3_XXS, fused_product<FusedIq3<Iq3Xxs>>},
-    {quant::Type::IQ3_S, fused_product<FusedIq3<Iq3S>>},
+    {quant::Type::IQ3_XXS, fused_product<FusedIq3Xxs>},
+    {quant::Type::IQ3_S, fused_product<FusedIq3S>},
 #endif
-    {quant::Type::Q8_0, fused_product<FusedVectors<Q80>>},
+    {quant::Type::Q8_0, fused_product<FusedQ80>},
     {quant::Type::Q4_0, fused_product<FusedNibbles<Q40>>},
     {quant::Type::Q4_1, fused_product<FusedNibbles<Q41>>},
     {quant::Type::Q5_0, fused_product<FusedNibbles<Q50>>},
     {quant::Type::Q5_1, fused_product<FusedNibbles<Q51>>},
     {quant::Type::IQ4_NL, fused_product<FusedNibbles<Iq4Nl>>},
     {quant::Type::NVFP4, fused_product<FusedNvfp4>},
-    {quant::Type::Q1_0, fused_product<FusedVectors<Q10>>},
+    {quant::Type::Q1_0, fused_product<FusedQ10>},
+    {quant::Type::Q2_0, fused_product<FusedQ20>},
     {quant::Type::MXFP4, fused_product<FusedNibbles<Mxfp4>>},
 #else
     {quant::Type::Q2_K, fused_product<Fused256Q2K>},
