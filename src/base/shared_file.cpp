@@ -199,7 +199,9 @@ Result<SharedFile::Size> SharedFile::size() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0) return failure("look at", path_, errno);
   constexpr uint64_t kBlock = 512;  // whatever the file system's own unit: inode(7)
-  return Size{static_cast<uint64_t>(info.st_size), static_cast<uint64_t>(info.st_blocks) * kBlock};
+  return Size{.bytes = static_cast<uint64_t>(info.st_size),
+              .allocated = static_cast<uint64_t>(info.st_blocks) * kBlock,
+              .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
 Result<std::optional<uint64_t>> SharedFile::room() const {

@@ -42,7 +42,11 @@ class SharedFile {
   struct Size {
     uint64_t bytes = 0;
     uint64_t allocated = 0;  // of memory; less than bytes in a file with holes
+    // When it was last written to, cut or lengthened, as the file system notes it; of what is written through a mapping
+    // at most the first touch of each page.
+    int64_t modified_ns = 0;
   };
+  // Takes less than a microsecond.
   Result<Size> size() const;
   // What its file system still has room for; nullopt where that has no limit.
   Result<std::optional<uint64_t>> room() const;

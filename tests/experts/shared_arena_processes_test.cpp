@@ -114,9 +114,8 @@ TEST_P(ArenaProcesses, OtherPacksAndSizesAreRefusedWhileMappedAndReplacedAfterwa
 TEST_P(ArenaProcesses, AnotherFormatIsRefusedWhileMappedAndReplacedAfterwards) {
   ArenaProcess engine(arguments("a"));
   ASSERT_NE(engine.line("attached"), "");
-  auto file = *SharedFile::open(folder_.arena()).value();
-  const auto header = file.map_writable(0, kSharedPage).value();
-  store_le(header->writable_bytes().data() + 8, uint32_t{1});
+  const std::byte one[4] = {std::byte{1}};
+  change_silently(folder_.arena(), 8, one);
   expect_refused("a", {"another format", "an engine is using it"});
   EXPECT_EQ(engine.finish(), 0);
   EXPECT_TRUE(runs_well());

@@ -1,14 +1,17 @@
 // What the tests of the shared arena have in common: models on a drive, folders in memory, engines in this process.
 #pragma once
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,6 +87,20 @@ inline std::optional<FileState> file_state(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return std::nullopt;
   return FileState{info.st_ino, static_cast<uint64_t>(info.st_size), static_cast<uint64_t>(info.st_blocks) * 512};
+}
+
+// Changes bytes at `offset` of a file, on one page, and leaves no trace in its time of modification.
+inline void change_silently(const std::string& path, uint64_t offset, std::span<const std::byte> bytes) {
+  struct stat before {};
+  ASSERT_EQ(::stat(path.c_str(), &before), 0);
+  {
+    auto file = *SharedFile::open(path).value();
+    const uint64_t page = offset / kSharedPage * kSharedPage;
+    const auto mapping = file.map_writable(page, kSharedPage).value();
+    std::memcpy(mapping->writable_bytes().data() + (offset - page), bytes.data(), bytes.size());
+  }
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
 // What --verify-arena would say of the model's own files.

@@ -115,25 +115,17 @@ TEST_P(SharedArena, EnginesCannotWrite) {
   }
 }
 
-// Bytes that somebody changed in the file, at its `offset`.
-void change(const std::string& path, uint64_t offset, std::span<const std::byte> bytes) {
-  auto file = *SharedFile::open(path).value();
-  const uint64_t page = offset / kSharedPage * kSharedPage;
-  const auto mapping = file.map_writable(page, kSharedPage).value();
-  std::memcpy(mapping->writable_bytes().data() + (offset - page), bytes.data(), bytes.size());
-}
-
 TEST_P(SharedArena, AChangedHeaderIsNotBelieved) {
   const std::byte other[] = {std::byte{0x5a}};
   // Every byte of the fields in front of those of the loader, but the magic, and of the seal.
   std::vector<uint64_t> offsets;
-  for (uint64_t i = 8; i < 56; i++) offsets.push_back(i);
+  for (uint64_t i = 8; i < 64; i++) offsets.push_back(i);
   for (uint64_t i = 128; i < 136; i++) offsets.push_back(i);
   for (const uint64_t offset : offsets) {
     SCOPED_TRACE(offset);
     InProcess user("a", folder_.arena());
     ASSERT_TRUE(user.ok()) << user.message();
-    change(folder_.arena(), offset, other);
+    change_silently(folder_.arena(), offset, other);
     InProcess refused("a", folder_.arena());
     expect_error(refused.source, ErrorCode::kBadInput, {"an engine is using it"});
     user.source = Error{};
@@ -152,10 +144,11 @@ TEST_P(SharedArena, AFileOfAnotherLengthOrWithHolesIsNotBelieved) {
     for (const uint64_t length : {bytes - kSharedPage, bytes + kSharedPage, kSharedPage}) {
       std::filesystem::resize_file(folder_.arena(), length);
       if (filled_up) std::filesystem::resize_file(folder_.arena(), bytes);
-      const bool whole = filled_up && length > bytes;
       InProcess engine("a", folder_.arena());
       ASSERT_TRUE(engine.ok()) << engine.message();
-      EXPECT_EQ(engine.reads() > 0, !whole);
+      // hugetlbfs does not note the time of what changes nothing in the end.
+      const bool same_in_the_end = filled_up && length > bytes;
+      EXPECT_TRUE(same_in_the_end || engine.reads() > 0);
       EXPECT_EQ(engine.checksum(), file_checksum("a"));
     }
   }
@@ -170,11 +163,30 @@ TEST_P(SharedArena, ACutFileEndsInAnErrorNotInASignal) {
     const Lease lease = *(*engine->source)->try_lease({2, 5});
     const std::byte lost = *static_cast<const volatile std::byte*>(lease.part(0));
     EXPECT_EQ(lost, std::byte{0});
-    expect_error((*engine->source)->health(), ErrorCode::kIo, {folder_.arena().c_str(), "was cut", "start again"});
+    expect_error((*engine->source)->health(), ErrorCode::kIo, {folder_.arena().c_str(), "has changed", "start again"});
     const ExpertKey keys[] = {{0, 0}};
     Lease leases[1];
     EXPECT_FALSE((*engine->source)->fetch(keys, leases).ok());
   }
+}
+
+// Pages that were cut off and came back are zeros, and no signal tells: the time of the change does. A reader that has
+// touched them all has even given them memory again.
+TEST_P(SharedArena, AFileThatIsCutAndFilledUpIsNotBelieved) {
+  if (GetParam() != "/dev/shm") GTEST_SKIP() << "hugetlbfs does not note when a file is cut by its name";
+  InProcess user("a", folder_.arena());
+  ASSERT_TRUE(user.ok()) << user.message();
+  const uint64_t bytes = file_state(folder_.arena())->bytes;
+  auto file = *SharedFile::open(folder_.arena()).value();
+  std::filesystem::resize_file(folder_.arena(), kSharedPage);
+  ASSERT_TRUE(file.allocate(0, bytes).ok());
+  expect_error((*user.source)->health(), ErrorCode::kIo, {"has changed"});
+  InProcess refused("a", folder_.arena());
+  expect_error(refused.source, ErrorCode::kBadInput, {"another program has changed", "an engine is using it"});
+  user.source = Error{};
+  InProcess next("a", folder_.arena());
+  ASSERT_TRUE(next.ok()) << next.message();
+  EXPECT_EQ(next.checksum(), file_checksum("a"));
 }
 
 TEST_P(SharedArena, LeavesFilesOfOthersAlone) {

@@ -13,7 +13,8 @@ namespace {
 constexpr char kMagic[] = {'S', 'T', 'R', 'A', 'T', 'A', 'X', 'A'};
 
 constexpr size_t kFormatAt = 8, kPageAt = 12, kFileBytesAt = 16, kPayloadBytesAt = 24, kGeometryAt = 32,
-                 kFingerprintAt = 40, kChecksumAt = 48, kPidAt = 56, kProgressAt = 64, kPublishedAt = 128;
+                 kFingerprintAt = 40, kChecksumAt = 48, kModifiedAt = 56, kPidAt = 64, kProgressAt = 72,
+                 kPublishedAt = 128;
 constexpr size_t kSealed = kPidAt;  // bytes that `published` is the hash of
 static_assert(kPublishedAt + sizeof(uint64_t) <= kHeaderRead);
 
@@ -55,7 +56,7 @@ const char* kind_text(Kind kind) {
     case Kind::kOtherPack:
       return "holds another model's experts";
     case Kind::kDamaged:
-      return "is an arena whose header or size was changed";
+      return "is an arena that another program has changed";
   }
   return "";
 }
@@ -71,8 +72,14 @@ Kind kind_of(HeaderBytes header, SharedFile::Size size, const Identity& wanted) 
   const Kind owner = owner_of(header, wanted);
   if (owner != Kind::kPublished) return owner;
   if (published == 0) return size.bytes <= wanted.file_bytes ? Kind::kUnfinished : Kind::kDamaged;
-  const bool whole = size.bytes == wanted.file_bytes && size.allocated >= wanted.file_bytes;
-  return whole ? Kind::kPublished : Kind::kDamaged;
+  const SharedFile::Size complete{.bytes = wanted.file_bytes,
+                                  .allocated = wanted.file_bytes,
+                                  .modified_ns = static_cast<int64_t>(field(header, kModifiedAt))};
+  return is_unchanged(size, complete) ? Kind::kPublished : Kind::kDamaged;
+}
+
+bool is_unchanged(SharedFile::Size now, SharedFile::Size then) {
+  return now.bytes == then.bytes && now.allocated >= then.allocated && now.modified_ns == then.modified_ns;
 }
 
 uint64_t checksum_of(HeaderBytes header) { return field(header, kChecksumAt); }
@@ -97,6 +104,7 @@ HeaderWriter::HeaderWriter(std::span<std::byte> page, const Identity& identity, 
   store_le(page_ + kGeometryAt, identity.geometry);
   store_le(page_ + kFingerprintAt, identity.fingerprint);
   store_le(page_ + kChecksumAt, uint64_t{0});
+  store_le(page_ + kModifiedAt, uint64_t{0});
   store_le(page_ + kPidAt, pid);
   store(kProgressAt, 0);
 }
@@ -110,8 +118,9 @@ void HeaderWriter::add_progress(uint64_t bytes) {
   __atomic_fetch_add(reinterpret_cast<uint64_t*>(page_ + kProgressAt), bytes, __ATOMIC_RELAXED);
 }
 
-void HeaderWriter::publish(uint64_t checksum) {
+void HeaderWriter::publish(uint64_t checksum, int64_t modified_ns) {
   store_le(page_ + kChecksumAt, checksum);
+  store_le(page_ + kModifiedAt, modified_ns);
   store(kPublishedAt, seal_of({page_, kHeaderRead}));
 }
 

@@ -10,11 +10,13 @@
 // | 32     | 8     | geometry: hash of how the payload is laid out                           |
 // | 40     | 8     | fingerprint of the pack that the payload was read from                  |
 // | 48     | 8     | checksum of the payload (experts/checksum.h); 0 until it is complete    |
-// | 56     | 4     | process that loads or has loaded it                                     |
-// | 64     | 8     | progress: bytes prepared and loaded so far, while it is being loaded    |
-// | 128    | 8     | published: 0, or the hash of bytes 0 to 55                              |
+// | 56     | 8     | time of the file's last modification when it was complete, in ns        |
+// | 64     | 4     | process that loads or has loaded it                                     |
+// | 72     | 8     | progress: bytes prepared and loaded so far, while it is being loaded    |
+// | 128    | 8     | published: 0, or the hash of bytes 0 to 63                              |
 //
-// A reader believes nothing of it before it has all of it compared with what it expects.
+// A reader believes nothing of it before it has all of it compared with what it expects. The time tells files that were
+// cut and made longer again, whose lost pages read as zeros; hugetlbfs notes it for some ways of doing so only.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +48,7 @@ enum class Kind {
   kOtherFormat,
   kOtherSize,
   kOtherPack,
-  kDamaged,      // its header does not hold together, or its memory is not all there
+  kDamaged,      // its header does not hold together, or the file was cut or written to
 };
 // Of a file that was published or not, what it holds, as a clause about "it".
 const char* kind_text(Kind kind);
@@ -57,6 +59,9 @@ using HeaderBytes = std::span<const std::byte>;  // kHeaderRead of them, or all 
 
 Kind kind_of(HeaderBytes header, SharedFile::Size size, const Identity& wanted);
 uint64_t checksum_of(HeaderBytes header);  // of a kPublished one
+
+// Whether a file that was `then` has kept its bytes, as far as the file system can tell.
+bool is_unchanged(SharedFile::Size now, SharedFile::Size then);
 
 // What a file says about who loads it.
 struct LoaderState {
@@ -76,7 +81,8 @@ class HeaderWriter {
   // published it.
   HeaderWriter(std::span<std::byte> page, const Identity& identity, uint32_t pid);
   void add_progress(uint64_t bytes);  // any thread
-  void publish(uint64_t checksum);
+  // `modified_ns` is that of the file, now that all of its payload is there.
+  void publish(uint64_t checksum, int64_t modified_ns);
 
  private:
   void store(size_t offset, uint64_t value);

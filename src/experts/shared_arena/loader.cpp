@@ -15,12 +15,20 @@ namespace {
 // Memory is taken in pieces, so that whoever waits sees progress.
 constexpr uint64_t kAllocateBytes = kGiB;
 constexpr uint64_t kPopulateBytes = 64 * kMiB;
+// Writes of the header; the second finds its page mapped.
+constexpr int kPublishMax = 10;
 
 Error no_room(const SharedFile& file, uint64_t needed, uint64_t available) {
   return {ErrorCode::kNoMemory,
           format("shared arena {}: {} ({} bytes) are needed, and its file system has {} ({} bytes) left; make it "
                  "larger (mount -o remount,size=...), free some of it, or name a file elsewhere",
                  printable(file.path()), format_bytes(needed), needed, format_bytes(available), available)};
+}
+
+Error changed(const SharedFile& file) {
+  return {ErrorCode::kIo, format("shared arena {}: another program has changed the file while it was loaded; start "
+                                 "again",
+                                 printable(file.path()))};
 }
 
 }  // namespace
@@ -36,15 +44,27 @@ Status Loader::load() {
   for (int32_t l = 0; l < static_cast<int32_t>(spec_.layout.layers().size()); l++) RETURN_IF_ERROR(load_layer(l));
   checksum_ = combined_checksum(blob_checksums_);
   RETURN_IF_ERROR(payload_->make_read_only());
-  ASSIGN_OR_RETURN(const SharedFile::Size size, spec_.file.size());
+  ASSIGN_OR_RETURN(const bool whole, is_whole());
   // Zeros may have taken the place of pages, and what was written to them is nowhere.
-  if (payload_->failed() || page_->failed() || size.bytes != spec_.identity.file_bytes ||
-      size.allocated < spec_.identity.file_bytes) {
-    return Error{ErrorCode::kIo, format("shared arena {}: another program has changed the size of the file while it "
-                                        "was loaded; start again",
-                                        printable(spec_.file.path()))};
+  if (whole && !payload_->failed() && !page_->failed()) return {};
+  return changed(spec_.file);
+}
+
+// The first write to a page through a mapping counts as a modification, and the header's page may have to be mapped
+// again, so the time that was written is looked at once more. Nobody reads the header meanwhile: that takes FILL.
+Status Loader::publish() {
+  for (int i = 0; i < kPublishMax; i++) {
+    ASSIGN_OR_RETURN(published_, spec_.file.size());
+    header_->publish(checksum_, published_.modified_ns);
+    ASSIGN_OR_RETURN(const SharedFile::Size after, spec_.file.size());
+    if (is_unchanged(after, published_)) return {};
   }
-  return {};
+  return changed(spec_.file);
+}
+
+Result<bool> Loader::is_whole() const {
+  ASSIGN_OR_RETURN(const SharedFile::Size size, spec_.file.size());
+  return size.bytes == spec_.identity.file_bytes && size.allocated >= spec_.identity.file_bytes;
 }
 
 Status Loader::check_room() const {
@@ -66,7 +86,8 @@ Status Loader::allocate() {
     }
     header_->add_progress(bytes);
   }
-  return {};
+  ASSIGN_OR_RETURN(const bool whole, is_whole());
+  return whole ? Status() : Status(changed(spec_.file));
 }
 
 Status Loader::open_header() {

@@ -31,13 +31,16 @@ class Loader {
   // available bytes; kIo file and offset of a failed read, or that the file was changed meanwhile.
   Status load();
   // After a load() that went well. The last write.
-  void publish() { header_->publish(checksum_); }
+  Status publish();
 
   uint64_t checksum() const { return checksum_; }
+  SharedFile::Size published() const { return published_; }  // the file, as it is to stay
   std::unique_ptr<Mapping> take_payload() { return std::move(payload_); }
 
  private:
   Status check_room() const;
+  // Whether the file has all its memory.
+  Result<bool> is_whole() const;
   Status allocate();
   Status open_header();
   void populate();
@@ -52,6 +55,7 @@ class Loader {
   std::optional<HeaderWriter> header_;
   std::vector<uint64_t> blob_checksums_;  // [all experts]
   uint64_t checksum_ = 0;
+  SharedFile::Size published_;
 };
 
 }  // namespace strata::experts::shared_arena

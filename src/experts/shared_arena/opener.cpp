@@ -68,7 +68,8 @@ class Opening {
   Error error_;
   int n_opens_ = 0;
   std::optional<SharedFile> file_;
-  Kind kind_ = Kind::kUnfinished;  // what inspect() found
+  SharedFile::Size size_;          // what inspect() found, and
+  Kind kind_ = Kind::kUnfinished;  // what that means
   uint64_t checksum_ = 0;
 
   std::optional<Loader> loader_;
@@ -109,8 +110,7 @@ Seen Opening::perform(Step step) {
     case Step::kDiscard:
       return discard();
     case Step::kPublish:
-      loader_->publish();
-      return Seen::kDone;
+      return done(loader_->publish());
     case Step::kKeep:
       unfinished_.reset();
       return lock(kUserByte, SharedFile::Lock::kShared);
@@ -197,7 +197,8 @@ Seen Opening::inspect() {
   if (!header.ok()) return fail(header.error());
   const Result<SharedFile::Size> size = file_->size();
   if (!size.ok()) return fail(size.error());
-  kind_ = kind_of(*header, *size, identity_);
+  size_ = *size;
+  kind_ = kind_of(*header, size_, identity_);
   switch (kind_) {
     case Kind::kPublished:
       checksum_ = checksum_of(*header);
@@ -251,6 +252,7 @@ Result<Opened> Opening::attach() {
   Opened opened{.file = nullptr,
                 .payload = nullptr,
                 .identity = identity_,
+                .size = {},
                 .checksum = checksum_,
                 .loaded = loader_.has_value(),
                 .took_ns = 0,
@@ -266,6 +268,7 @@ Result<Opened> Opening::attach() {
       populate_for_reading(all.subspan(at, std::min(kPopulateBytes, all.size() - at)));
     });
   }
+  opened.size = loader_ ? loader_->published() : size_;
   loader_.reset();
   opened.file = std::make_unique<SharedFile>(std::move(*file_));
   return opened;

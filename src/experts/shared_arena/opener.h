@@ -48,6 +48,7 @@ struct Opened {
   std::unique_ptr<SharedFile> file;
   std::unique_ptr<Mapping> payload;  // read-only
   Identity identity;
+  SharedFile::Size size;  // of the file, as long as nobody changes it
   uint64_t checksum = 0;    // that its loader published
   bool loaded = false;    // by this opening
   int64_t took_ns = 0;    // all of it, waiting left out

@@ -18,9 +18,11 @@ SharedArenaSource::SharedArenaSource(const shared_arena::OpenSpec& spec, shared_
       opened_(std::move(opened)) {}
 
 Status SharedArenaSource::health() const {
-  if (!opened_.payload->failed()) return {};
-  return Error{ErrorCode::kIo, format("shared arena {}: the file was cut while it was in use; end all engines that use "
-                                      "it, remove it and start again",
+  const Result<SharedFile::Size> size = opened_.file->size();
+  if (!size.ok()) return size.error();
+  if (!opened_.payload->failed() && shared_arena::is_unchanged(*size, opened_.size)) return {};
+  return Error{ErrorCode::kIo, format("shared arena {}: another program has changed the file while it was in use; end "
+                                      "all engines that use it, remove it and start again",
                                       printable(opened_.file->path()))};
 }
 

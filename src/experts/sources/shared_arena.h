@@ -17,7 +17,7 @@ class SharedArenaSource final : public PermanentSource {
   static Result<std::unique_ptr<SharedArenaSource>> create(const shared_arena::OpenSpec& spec);
 
   const char* name() const override { return "shared arena"; }
-  // kIo once the file was cut by another program.
+  // kIo once the file was cut or written to by another program.
   Status health() const override;
 
   // What its loader has found the experts' checksum to be (experts/checksum.h).
