@@ -134,7 +134,8 @@ Status Settings::load_environment(uint32_t scope) {
   for (const Setting& row : kTable) {
     if ((row.scope & (scope | kScopeGlobal)) == 0 || is_set(row.key)) continue;
     const std::string name = environment_name(row);
-    const std::string text = environment(name.c_str());
+    std::string text = environment(name.c_str());
+    if (row.type == SettingType::kSwitch && (text == "1" || text == "0")) text = text == "1" ? "on" : "off";
     if (!text.empty()) RETURN_IF_ERROR(set(row.key, text, name));
   }
   return {};

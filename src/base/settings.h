@@ -79,7 +79,7 @@ class Settings {
   // an environment name).
   Status set(Key key, std::string_view text, std::string_view origin);
   // Takes every setting of `scope`, and the global ones, that the environment names and no flag has set. An empty
-  // variable counts as absent.
+  // variable counts as absent; of a switch, 1 and 0 are on and off.
   Status load_environment(uint32_t scope);
 
   bool is_set(Key key) const;                // given by flag or environment

@@ -60,7 +60,7 @@ std::string settings_markdown() {
   std::string page =
       "# Settings\n\n"
       "Made from `src/base/settings_table.h`. A value comes from the flag, else from the environment variable, else\n"
-      "from the default. An empty environment variable counts as absent.\n\n"
+      "from the default. An empty environment variable counts as absent, and for a switch 1 and 0 are on and off.\n\n"
       "| Flag | Environment | Default | Allowed | Unit | Commands | Meaning |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n";
   for (const Setting& row : all_settings()) {

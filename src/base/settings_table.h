@@ -80,6 +80,14 @@
     "Short for --experts mapped")                                                                                     \
   X(kResidentBudgetGib, "resident-budget-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,      \
     "RAM for experts that stay there (--experts resident, direct), the hottest first; auto is what fits")             \
+  X(kSharedExpertArena, "shared-expert-arena", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                    \
+    "File in memory (on tmpfs, as /dev/shm/NAME, or hugetlbfs) with one copy of the experts for all engines that name "\
+    "it: the first loads it; see docs/SHARED_ARENA.md; empty for none")                                               \
+  X(kSharedArenaTimeoutS, "shared-arena-timeout-s", SettingType::kInt, "600", 1, 1048576, "s", "",                    \
+    kScopeEngine & ~kScopePlan,                                                                                       \
+    "How long to wait for an engine that loads the shared arena and makes no progress")                               \
+  X(kVerifyArena, "verify-arena", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine & ~kScopePlan,              \
+    "Print a checksum of all experts' bytes on stderr, and compare it with that of the shared arena's loader")        \
   X(kStagePin, "stage-pin", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                   \
     "Page-lock the buffers that direct reads land in, where a device copies out of them")                             \
   X(kIoTimeoutS, "io-timeout-s", SettingType::kInt, "600", 1, 1048576, "s", "", kScopeEngine,                          \

@@ -50,7 +50,9 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, co
                                                     const engine::EngineConfig& config, Stats& stats) {
   auto engine = [&] {
     const LoadingLine line(path_text(model.path()));
-    return engine::Engine::open(model, config, stats);
+    engine::EngineConfig telling = config;
+    telling.notice = show_notice;
+    return engine::Engine::open(model, telling, stats);
   }();
   if (!engine.ok()) return engine;
   const int64_t trained = (*engine)->hparams().context_length;
@@ -59,6 +61,11 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, co
                 "get worse", counted((*engine)->context(), "token"), trained);
   }
   return engine;
+}
+
+void show_notice(const std::string& text) {
+  // A loading line is on the terminal's last line, and shows itself again below.
+  write_stderr(format("{}strata: {}\n", stderr_is_terminal() ? "\r\x1b[K" : "", text));
 }
 
 Result<model::HParams> read_hparams(const gguf::Model& model) {

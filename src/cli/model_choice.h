@@ -27,6 +27,9 @@ Result<std::unique_ptr<gguf::Model>> open_model(const std::string& path);
 Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, const gguf::Model& model,
                                                     const engine::EngineConfig& config, Stats& stats);
 
+// A line on stderr that the user asked for, or has to see while the model is being loaded.
+void show_notice(const std::string& text);
+
 // What its architecture reads from the metadata; kUnsupported when this program has no such architecture.
 Result<model::HParams> read_hparams(const gguf::Model& model);
 

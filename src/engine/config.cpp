@@ -27,6 +27,10 @@ constexpr std::pair<const char*, ExpertPlace> kPlaces[] = {{"auto", ExpertPlace:
                                                            {"mapped", ExpertPlace::kMapped},
                                                            {"direct", ExpertPlace::kDirect}};
 
+const char* place_name(ExpertPlace place) {
+  return std::find_if(std::begin(kPlaces), std::end(kPlaces), [&](const auto& p) { return p.second == place; })->first;
+}
+
 // --experts, or one of its short forms, which must not say something else.
 Result<ExpertPlace> expert_place(const Settings& settings) {
   std::string name = settings.text(Key::kExperts);
@@ -42,6 +46,21 @@ Result<ExpertPlace> expert_place(const Settings& settings) {
       std::find_if(std::begin(kPlaces), std::end(kPlaces), [&](const auto& p) { return name == p.first; });
   ASSERT(found != std::end(kPlaces));
   return found->second;
+}
+
+// --shared-expert-arena names where all experts are; --experts must not say another place.
+Status take_shared_arena(const Settings& settings, EngineConfig& config) {
+  config.verify_arena = settings.on(Key::kVerifyArena);
+  config.shared_arena_timeout_s = settings.integer(Key::kSharedArenaTimeoutS);
+  config.shared_arena = settings.text(Key::kSharedExpertArena);
+  if (config.shared_arena.empty()) return {};
+  if (config.experts != ExpertPlace::kAuto && config.experts != ExpertPlace::kArena) {
+    return Error{ErrorCode::kBadInput,
+                 format("--shared-expert-arena {} holds all experts, which --experts {} contradicts; give one of them",
+                        printable(config.shared_arena), place_name(config.experts))};
+  }
+  config.experts = ExpertPlace::kArena;
+  return {};
 }
 
 }  // namespace
@@ -90,6 +109,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   if (!settings.is_auto(Key::kResidentBudgetGib)) {
     config.resident_budget_bytes = gib(settings.number(Key::kResidentBudgetGib));
   }
+  RETURN_IF_ERROR(take_shared_arena(settings, config));
   config.stage_pin = settings.on(Key::kStagePin);
   config.io_timeout_s = settings.integer(Key::kIoTimeoutS);
   config.ram_bytes = gib(settings.number(Key::kRamGib));

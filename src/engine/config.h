@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,11 @@ struct EngineConfig {
   std::vector<int> cpus;           // cores to use; empty: all that the process may
   ExpertPlace experts = ExpertPlace::kAuto;
   std::optional<uint64_t> resident_budget_bytes;  // RAM for experts that stay there; absent: what fits
+  std::string shared_arena;                       // file that engines share the experts in; empty: none
+  int64_t shared_arena_timeout_s = 600;           // of a loader that makes no progress
+  bool verify_arena = false;                      // say the checksum of all experts
+  // Takes lines that whoever asked for a shared arena or its checksum has to see; null: they are logged.
+  std::function<void(const std::string&)> notice;
   bool stage_pin = true;                          // page-lock the buffers of direct reads
   int64_t io_timeout_s = 600;                     // of a read of experts
   uint64_t ram_bytes = 0;                         // RAM the plan may count on; 0: what the system says

@@ -3,9 +3,12 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/topology.h"
 #include "engine/placing.h"
+#include "experts/checksum.h"
 #include "experts/sources/direct.h"
+#include "experts/sources/shared_arena.h"
 
 namespace strata::engine {
 namespace {
@@ -55,12 +58,67 @@ Result<OpenedSource> open_resident(const ExpertSourceSpec& spec) {
   return opened;
 }
 
-}  // namespace
+void give_notice(const EngineConfig& config, const std::string& line) {
+  if (config.notice) {
+    config.notice(line);
+  } else {
+    log_info("{}", line);
+  }
+}
 
-Result<OpenedSource> open_expert_source(const ExpertSourceSpec& spec) {
+// Tells people why the start takes long, and what became of their file.
+class ArenaNotices final : public experts::shared_arena::Watcher {
+ public:
+  explicit ArenaNotices(const EngineConfig& config) : config_(config) {}
+
+  void step(experts::shared_arena::Step step) override {
+    log_debug("shared arena {}: {}", file(), step_name(step));
+  }
+  void waiting(uint32_t pid, int64_t waited_ns) override {
+    waited_ = true;
+    const std::string who = pid == 0 ? "another engine" : format("engine {}", pid);
+    const int64_t seconds = waited_ns / 1'000'000'000;
+    const std::string since = seconds < 1 ? "" : format(" for {} s", seconds);
+    give_notice(config_, format("shared arena {}: {} is loading it, waiting{}", file(), who, since));
+  }
+  void replaced(experts::shared_arena::Kind kind) override {
+    give_notice(config_, format("shared arena {}: the file {}; no engine used it, and it is replaced", file(),
+                                kind_text(kind)));
+  }
+  bool waited() const { return waited_; }
+
+ private:
+  std::string file() const { return printable(config_.shared_arena); }
+  const EngineConfig& config_;
+  bool waited_ = false;
+};
+
+Result<OpenedSource> open_shared_arena(const ExpertSourceSpec& spec) {
+  ArenaNotices notices(spec.config);
+  ASSIGN_OR_RETURN(std::unique_ptr<experts::SharedArenaSource> arena,
+                   experts::SharedArenaSource::create({.path = spec.config.shared_arena,
+                                                       .model = spec.model,
+                                                       .layout = spec.layout,
+                                                       .threads = spec.threads,
+                                                       .clock = real_clock(),
+                                                       .stats = spec.stats,
+                                                       .watcher = notices,
+                                                       .timeout_s = spec.config.shared_arena_timeout_s}));
+  OpenedSource opened;
+  opened.report = arena->report();
+  if (!spec.device.host_accessible()) opened.report += "; not page-locked";
+  // Who was told to wait is told what came of it.
+  if (notices.waited()) give_notice(spec.config, opened.report);
+  opened.published_checksum = arena->published_checksum();
+  opened.source = std::move(arena);
+  return opened;
+}
+
+Result<OpenedSource> open_source(const ExpertSourceSpec& spec) {
   OpenedSource opened;
   switch (spec.plan.source) {
     case SourceKind::kArena: {
+      if (!spec.config.shared_arena.empty()) return open_shared_arena(spec);
       ASSIGN_OR_RETURN(opened.source,
                        experts::make_arena_source(spec.model, spec.layout, spec.host, spec.threads, spec.stats));
       return opened;
@@ -73,6 +131,29 @@ Result<OpenedSource> open_expert_source(const ExpertSourceSpec& spec) {
       return opened;
     }
   }
+  return opened;
+}
+
+// --verify-arena: says what the experts' bytes come to, wherever they lie.
+Status verify(const ExpertSourceSpec& spec, const OpenedSource& opened) {
+  ASSIGN_OR_RETURN(const uint64_t found, source_checksum(*opened.source, spec.layout, spec.threads));
+  const std::optional<uint64_t>& wanted = opened.published_checksum;
+  if (wanted && found != *wanted) {
+    return Error{ErrorCode::kIo,
+                 format("shared arena {}: its experts have the checksum {:016x}, and {:016x} when they were loaded; "
+                        "end the engines that use it, remove it and start again",
+                        printable(spec.config.shared_arena), found, *wanted)};
+  }
+  give_notice(spec.config, format("experts ({}): checksum {:016x} of {}", opened.source->name(), found,
+                                  format_bytes(spec.layout.total_bytes())));
+  return {};
+}
+
+}  // namespace
+
+Result<OpenedSource> open_expert_source(const ExpertSourceSpec& spec) {
+  ASSIGN_OR_RETURN(OpenedSource opened, open_source(spec));
+  if (spec.config.verify_arena) RETURN_IF_ERROR(verify(spec, opened));
   return opened;
 }
 

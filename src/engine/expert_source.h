@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/thread_pool.h"
@@ -29,10 +30,12 @@ struct ExpertSourceSpec {
 struct OpenedSource {
   std::unique_ptr<experts::ExpertSource> source;
   experts::ResidentSource* resident = nullptr;  // the source, where it is a resident copy
+  std::optional<uint64_t> published_checksum;  // of the experts, where an arena's loader has left it
   std::string report;                           // how files are read and what is page-locked, for people; may be empty
 };
 
-// Loads what is to be in RAM. kIo and kNoMemory as the sources say.
+// Loads what is to be in RAM, or attaches to it. kIo and kNoMemory as the sources say; with config.verify_arena also
+// kIo where the bytes of a shared arena have changed.
 Result<OpenedSource> open_expert_source(const ExpertSourceSpec& spec);
 
 }  // namespace strata::engine

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/format.h"
+#include "base/shared_file.h"
 #include "base/topology.h"
 #include "engine/adaptation.h"
 #include "engine/hand_off.h"
@@ -243,7 +244,9 @@ StepAndState limits_of(const model::HParams& hp, const EngineConfig& config) {
 
 Result<uint64_t> usable_ram(const EngineConfig& config) {
   if (config.ram_bytes > 0) return config.ram_bytes;
-  ASSIGN_OR_RETURN(const uint64_t available, available_ram_bytes());
+  ASSIGN_OR_RETURN(uint64_t available, available_ram_bytes());
+  // What the shared arena has is this engine's as well, so it still has the room that the plan counts for it.
+  if (!config.shared_arena.empty()) available += allocated_bytes(config.shared_arena);
   return available -
          std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
 }
@@ -269,6 +272,7 @@ Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
                      .cache_min_slots = spec.config.cache_min_slots,
                      .prefill_borrow = spec.config.prefill_borrow,
                      .resident_budget_bytes = spec.config.resident_budget_bytes,
+                     .shared_arena = spec.config.shared_arena,
                      .direct_reads = has_direct_reads(spec.model),
                      .stage_bytes = n_buffers * experts::direct_buffer_bytes(request.layout)};
   return request;

@@ -7,6 +7,7 @@
 #include "base/mutation.h"
 #include "experts/lend_region.h"
 #include "experts/placement_parts.h"
+#include "experts/sources/shared_arena.h"
 
 namespace strata::experts {
 namespace {
@@ -111,7 +112,12 @@ Status Planner::choose_source() {
 }
 
 Status Planner::choose_arena() {
-  const uint64_t all = input_.layout.total_bytes();
+  const bool shared = !options_.shared_arena.empty();
+  const uint64_t all = shared ? shared_arena_bytes(input_.layout) : input_.layout.total_bytes();
+  if (shared) {
+    because("the arena is the file {}, which all engines share that name it: its {} count once",
+            printable(options_.shared_arena), format_bytes(all));
+  }
   if (all > room()) {
     return too_large("experts", all, "use --experts resident, or set --ram-gib or --ram-headroom-gib");
   }

@@ -46,6 +46,7 @@ struct PlacementOptions {
   bool prefill_borrow = true;             // rings lie in slots that the caches lend
   // RAM for experts that stay there, over the source chosen; absent: what fits, where that source is the resident copy.
   std::optional<uint64_t> resident_budget_bytes = {};
+  std::string shared_arena = {};          // file that the arena lies in, if source says arena; empty: memory of its own
   bool direct_reads = false;              // the drive can be read past the system's cache
   uint64_t stage_bytes = 0;               // of RAM, for buffers of such reads
 };

@@ -148,6 +148,18 @@ TEST(SettingsTest, TheEnvironmentIsReadForTheCommandsScopeAndGlobals) {
   EXPECT_TRUE(status.error().message.starts_with("STRATA_TEMP: 'hot'")) << status.error().message;
 }
 
+TEST(SettingsTest, InTheEnvironmentOneAndZeroSwitchToo) {
+  const ScopedVariable verify("STRATA_VERIFY_ARENA", "1"), pin("STRATA_STAGE_PIN", "0"), chunk("STRATA_CHUNK", "1");
+  Settings settings;
+  ASSERT_TRUE(settings.load_environment(kScopeRun).ok());
+  EXPECT_TRUE(settings.on(Key::kVerifyArena));
+  EXPECT_FALSE(settings.on(Key::kStagePin));
+  EXPECT_EQ(settings.integer(Key::kChunk), 1);
+  const ScopedVariable graph("STRATA_GRAPH", "2");
+  Settings refusing;
+  EXPECT_FALSE(refusing.load_environment(kScopeRun).ok());
+}
+
 TEST(SettingsTest, EnvironmentAnswersEmptyForWhatIsAbsent) {
   EXPECT_EQ(environment("STRATA_NO_SUCH_VARIABLE"), "");
   const ScopedVariable variable("STRATA_TEST_VARIABLE", "value");

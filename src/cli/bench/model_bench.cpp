@@ -96,6 +96,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   ASSIGN_OR_RETURN(note.ceiling, measure_read(team, options.buffer_bytes));
   engine::EngineConfig config = options.config;
   config.threads = team.n_threads;
+  config.notice = show_notice;
   const int64_t begin_ns = real_clock().now_ns();
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(model, config, stats));
   note.load_ns = real_clock().now_ns() - begin_ns;
