@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -45,6 +46,7 @@ __device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, 
 
 // A warp for each head: of the queries, then of the keys, then of the values.
 __global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
+  start_kernel_behind();
   const int64_t row = blockIdx.x;
   if (row >= *rows.live) return;
   const int lane = threadIdx.x % kWarp;

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -15,6 +16,8 @@ constexpr int kChunk = 128;    // elements of values that a warp sums at once, f
 constexpr int kShortest = 64;  // positions of a span
 constexpr int kLongest = 512;
 constexpr int kSpansWanted = 128;  // of a full context, so that few rows fill the device
+// Rows computed at a time: their spans' states are to stay small beside the cache.
+constexpr int64_t kSliceRows = 32;
 
 struct Spans {
   int length;       // positions
@@ -24,7 +27,8 @@ struct Spans {
 
 size_t shared_bytes(const AttendArgs& a, int length) {
   const int key_floats = (a.kv.key_dim + 3) / 4 * 4;
-  return (static_cast<size_t>(kHeads) * key_floats + static_cast<size_t>(kHeads) * length + kWarps * kHeads * kChunk) *
+  return (static_cast<size_t>(kHeads) * key_floats + static_cast<size_t>(kHeads + 1) * length +
+          kWarps * kHeads * kChunk) *
          sizeof(float);
 }
 
@@ -46,6 +50,7 @@ struct State {
   float* acc;      // [value_dim]
   float* maximum;  // then the sum
 };
+// `row` counts from the first of those computed together.
 __device__ __forceinline__ State state_of(const AttendArgs& a, float* states, const Spans& s, int64_t row, int head,
                                           int64_t nth) {
   float* at = states + ((row * a.n_heads + head) * s.max + nth) * (a.kv.value_dim + 2);
@@ -55,10 +60,23 @@ __device__ __forceinline__ State state_of(const AttendArgs& a, float* states, co
 // Positions that a warp scores at once: with kHeads each, a score for every lane.
 constexpr int kTogether = kWarp / kHeads;
 
-// Scores of the span's positions [begin, begin + n) for all queries: scores[t * kHeads + h]. Several positions at once,
-// so that their loads are under way together.
-__device__ void score_span(const AttendArgs& a, const float* queries, int64_t begin, int n, int32_t slot,
-                           size_t head_offset, float* scores) {
+// Finds the span's tokens in the cache and asks for their keys and values: `tokens`, [n].
+__device__ void find_tokens(const AttendArgs& a, int kv_head, int64_t begin, int n, int32_t slot, int32_t* tokens) {
+  for (int t = threadIdx.x / 2; t < n; t += kThreads / 2) {
+    const bool of_value = threadIdx.x % 2 != 0;
+    const int64_t token = token_at(a.places, a.kv, slot, begin + t);
+    if (!of_value) tokens[t] = static_cast<int32_t>(token);
+    const uint8_t* head = of_value ? a.kv.v + token * a.kv.v_token_bytes + kv_head * a.kv.v_head_bytes
+                                   : a.kv.k + token * a.kv.k_token_bytes + kv_head * a.kv.k_head_bytes;
+    const size_t bytes = of_value ? a.kv.v_head_bytes : a.kv.k_head_bytes;
+    for (size_t at = 0; at < bytes; at += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(head + at));
+  }
+}
+
+// Scores of the span's n positions for all queries: scores[t * kHeads + h]. Several positions at once, so that their
+// loads are under way together.
+__device__ void score_span(const AttendArgs& a, const float* queries, const int32_t* tokens, int n, size_t head_offset,
+                           float* scores) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int width = (a.kv.key_dim + 3) / 4 * 4;
   for (int t0 = warp * kTogether; t0 < n; t0 += kWarps * kTogether) {
@@ -66,7 +84,7 @@ __device__ void score_span(const AttendArgs& a, const float* queries, int64_t be
 #pragma unroll
     for (int j = 0; j < kTogether; j++) {
       const int t = t0 + j < n ? t0 + j : n - 1;
-      keys[j] = a.kv.k + token_at(a.places, a.kv, slot, begin + t) * a.kv.k_token_bytes + head_offset;
+      keys[j] = a.kv.k + tokens[t] * a.kv.k_token_bytes + head_offset;
     }
     float dot[kWarp] = {};  // [position][head]
     for (int i = 4 * lane; i < a.kv.key_dim; i += kChunk) {
@@ -112,16 +130,16 @@ __device__ void soften_span(const AttendArgs& a, int n_heads, int n, float* scor
 
 // Weighted sums of kChunk elements of the values, every fourth position by each warp; the warps' sums are added in
 // order. `partial`: [kWarps][kHeads][kChunk].
-__device__ void sum_values(const AttendArgs& a, const float* weights, int n_heads, int64_t begin, int n, int32_t slot,
+__device__ void sum_values(const AttendArgs& a, const float* weights, int n_heads, const int32_t* tokens, int n,
                            size_t head_offset, int first_element, float* partial, float* states, const Spans& s,
                            int64_t row, int first_head, int64_t nth) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int i = first_element + 4 * lane;
   float4 acc[kHeads] = {};
   if (i < a.kv.value_dim) {
-#pragma unroll 4
+#pragma unroll 8
     for (int t = warp; t < n; t += kWarps) {
-      const uint8_t* value = a.kv.v + token_at(a.places, a.kv, slot, begin + t) * a.kv.v_token_bytes + head_offset;
+      const uint8_t* value = a.kv.v + tokens[t] * a.kv.v_token_bytes + head_offset;
       const float4 v = four_elements(a.kv.type, value, i, a.kv.value_dim);
 #pragma unroll
       for (int h = 0; h < kHeads; h++) {
@@ -152,11 +170,12 @@ __device__ __forceinline__ int64_t first_visible(const AttendArgs& a, int64_t po
 }
 
 __global__ void __launch_bounds__(kThreads, 3)
-    attend_span(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, float* states) {
+    attend_span(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, int64_t first_row, float* states) {
   extern __shared__ float4 shared[];
-  const int64_t row = blockIdx.z;
-  if (row >= *rows.live) return;
+  const int64_t row = first_row + blockIdx.z;
+  const int32_t live = *rows.live, slot = a.places.slots[row];  // three loads at once
   const int64_t position = a.places.positions[row];
+  if (row >= live) return;
   const int64_t visible = first_visible(a, position);
   const int64_t span = visible / s.length + blockIdx.x;
   const int64_t begin = visible > span * s.length ? visible : span * s.length;
@@ -168,25 +187,26 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int first = static_cast<int>(blockIdx.y) % s.head_groups * kHeads;
   const int n_heads = group - first < kHeads ? group - first : kHeads;
   const int first_head = kv_head * group + first;
-  const int32_t slot = a.places.slots[row];
 
   const int width = (a.kv.key_dim + 3) / 4 * 4;
   float* queries = reinterpret_cast<float*>(shared);
   float* partial = queries + kHeads * width;
   float* scores = partial + kWarps * kHeads * kChunk;
+  auto* tokens = reinterpret_cast<int32_t*>(scores + kHeads * s.length);
+  find_tokens(a, kv_head, begin, n, slot, tokens);
   for (int e = threadIdx.x; e < kHeads * width; e += kThreads) {
     const int h = e / width, i = e % width;
     const bool there = h < n_heads && i < a.kv.key_dim;
     queries[e] = there ? a.q[row * a.q_stride + int64_t{first_head + h} * a.q_head_stride + i] : 0;
   }
   __syncthreads();
-  score_span(a, queries, begin, n, slot, kv_head * a.kv.k_head_bytes, scores);
+  score_span(a, queries, tokens, n, kv_head * a.kv.k_head_bytes, scores);
   __syncthreads();
-  soften_span(a, n_heads, n, scores, states, s, row, first_head, blockIdx.x);
+  soften_span(a, n_heads, n, scores, states, s, blockIdx.z, first_head, blockIdx.x);
   __syncthreads();
   for (int i = 0; i < a.kv.value_dim; i += kChunk) {
-    sum_values(a, scores, n_heads, begin, n, slot, kv_head * a.kv.v_head_bytes, i, partial, states, s, row, first_head,
-               blockIdx.x);
+    sum_values(a, scores, n_heads, tokens, n, kv_head * a.kv.v_head_bytes, i, partial, states, s, blockIdx.z,
+               first_head, blockIdx.x);
   }
 }
 
@@ -210,23 +230,25 @@ __device__ float fold_block(float x, const Fold& fold) {
 
 // The spans' states joined to the output of a head.
 __global__ void __launch_bounds__(kJoinThreads)
-    join_spans(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, float* states) {
+    join_spans(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, int64_t first_row, float* states) {
   extern __shared__ float factors[];  // [spans] that bring each to the common maximum
   __shared__ float partial[kJoinGroups][kJoinElements];
-  const int64_t row = blockIdx.x;
+  start_kernel_behind();
+  const int64_t row = first_row + blockIdx.x;
   const int head = blockIdx.y;
-  if (row >= *rows.live) return;
+  const int32_t live = *rows.live;
   const int64_t position = a.places.positions[row];
+  if (row >= live) return;
   const int n = static_cast<int>(position / s.length - first_visible(a, position) / s.length + 1);
   const bool has_sink = a.sinks != nullptr;
   float maximum = has_sink ? a.sinks[head] : -__builtin_inff();
   for (int i = threadIdx.x; i < n; i += kJoinThreads) {
-    maximum = fmaxf(maximum, state_of(a, states, s, row, head, i).maximum[0]);
+    maximum = fmaxf(maximum, state_of(a, states, s, blockIdx.x, head, i).maximum[0]);
   }
   maximum = fold_block(maximum, [](float x, float y) { return fmaxf(x, y); });
   float total = 0;
   for (int i = threadIdx.x; i < n; i += kJoinThreads) {
-    const State state = state_of(a, states, s, row, head, i);
+    const State state = state_of(a, states, s, blockIdx.x, head, i);
     factors[i] = expf(state.maximum[0] - maximum);
     total = fmaf(state.maximum[1], factors[i], total);
   }
@@ -235,7 +257,7 @@ __global__ void __launch_bounds__(kJoinThreads)
 
   const int group = threadIdx.x / kJoinElements, element = threadIdx.x % kJoinElements;
   const float* gate = a.q + row * a.q_stride + int64_t{head} * a.q_head_stride + a.kv.key_dim;
-  const float* sums = state_of(a, states, s, row, head, 0).acc;
+  const float* sums = state_of(a, states, s, blockIdx.x, head, 0).acc;
   const int64_t state_floats = a.kv.value_dim + 2;
   for (int first = 0; first < a.kv.value_dim; first += kJoinElements) {
     const int d = first + element;
@@ -258,18 +280,20 @@ __global__ void __launch_bounds__(kJoinThreads)
 }  // namespace
 
 size_t attend_spans_workspace(const AttendArgs& a, int64_t rows) {
-  return static_cast<size_t>(rows * a.n_heads * spans_of(a).max * (a.kv.value_dim + 2)) * sizeof(float);
+  const int64_t states = std::min(rows, kSliceRows) * a.n_heads * spans_of(a).max;
+  return static_cast<size_t>(states * (a.kv.value_dim + 2)) * sizeof(float);
 }
 
 void launch_attend_spans(const AttendArgs& a, const LiveRows& rows, void* workspace, cudaStream_t stream) {
-  if (rows.rows == 0) return;
   const Spans s = spans_of(a);
   auto* states = static_cast<float*>(workspace);
-  const dim3 grid(static_cast<unsigned>(s.max), static_cast<unsigned>(a.kv.n_kv_heads * s.head_groups),
-                  static_cast<unsigned>(rows.rows));
-  attend_span<<<grid, kThreads, shared_bytes(a, s.length), stream>>>(a, rows, s, states);
-  const dim3 heads(static_cast<unsigned>(rows.rows), static_cast<unsigned>(a.n_heads));
-  join_spans<<<heads, kJoinThreads, static_cast<size_t>(s.max) * sizeof(float), stream>>>(a, rows, s, states);
+  for (int64_t first = 0; first < rows.rows; first += kSliceRows) {
+    const auto n = static_cast<unsigned>(std::min(kSliceRows, rows.rows - first));
+    const dim3 blocks(static_cast<unsigned>(s.max), static_cast<unsigned>(a.kv.n_kv_heads * s.head_groups), n);
+    attend_span<<<blocks, kThreads, shared_bytes(a, s.length), stream>>>(a, rows, s, first, states);
+    const dim3 heads(n, static_cast<unsigned>(a.n_heads));
+    join_spans<<<heads, kJoinThreads, static_cast<size_t>(s.max) * sizeof(float), stream>>>(a, rows, s, first, states);
+  }
 }
 
 }  // namespace strata::kernels::cuda

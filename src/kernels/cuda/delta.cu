@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -106,6 +107,7 @@ __global__ void conv_segments(const __grid_constant__ ConvArgs a, const __grid_c
 }
 
 __global__ void gates(GatesArgs a, LiveRows rows) {
+  start_kernel_behind();
   const int64_t row = blockIdx.x;
   if (row >= *rows.live) return;
   const float* ba = a.ba + row * a.ba_stride;
@@ -128,14 +130,13 @@ struct Token {
   const float* q;
   const float* k;
   const float* v;
-  float decay, beta;
+  const float* gates;  // of the row: all heads' log decays, then all betas
 };
 __device__ __forceinline__ Token token_of(const DeltaRuleArgs& a, int64_t row, int head) {
   const int key_head = a.tiled ? head % a.n_key_heads : head / (a.n_heads / a.n_key_heads);
   const float* qkv = a.qkv + row * a.qkv_stride;
-  const float* gates = a.g_beta + row * a.g_beta_stride;
   return {qkv + int64_t{key_head} * a.dk, qkv + int64_t{a.n_key_heads + key_head} * a.dk,
-          qkv + 2 * int64_t{a.n_key_heads} * a.dk + int64_t{head} * a.dv, expf(gates[head]), gates[a.n_heads + head]};
+          qkv + 2 * int64_t{a.n_key_heads} * a.dk + int64_t{head} * a.dv, a.g_beta + row * a.g_beta_stride};
 }
 
 // Rows of a head's state (value indices) are shared by eight lanes each, four rows to a warp.
@@ -153,7 +154,7 @@ __device__ __forceinline__ float row_sum(float x) {
 template <int kPer>
 struct TokenPart {
   float q[kPer], k[kPer];
-  float v, decay, beta;
+  float v, log_decay, beta;
 };
 template <int kPer>
 __device__ __forceinline__ TokenPart<kPer> load_token(const DeltaRuleArgs& a, int64_t row, int head, int j, int lane) {
@@ -166,9 +167,23 @@ __device__ __forceinline__ TokenPart<kPer> load_token(const DeltaRuleArgs& a, in
     part.k[i] = at < a.dk ? __ldg(token.k + at) : 0;
   }
   part.v = __ldg(token.v + j);
-  part.decay = token.decay;
-  part.beta = token.beta;
+  part.log_decay = __ldg(token.gates + head);
+  part.beta = __ldg(token.gates + a.n_heads + head);
   return part;
+}
+
+// Tokens that are asked for ahead of their loads.
+constexpr int kTokensAhead = 8;
+
+// Asks for the query, the key and the values of a token; the lanes of a row share its cache lines.
+__device__ __forceinline__ void prefetch_token(const DeltaRuleArgs& a, int64_t row, int head, int lane) {
+  constexpr int kLine = 32;  // floats
+  const Token token = token_of(a, row, head);
+  for (int i = lane * kLine; i < a.dk; i += kRowLanes * kLine) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(token.q + i));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(token.k + i));
+  }
+  if (lane * kLine < a.dv) asm volatile("prefetch.global.L2 [%0];" ::"l"(token.v + lane * kLine));
 }
 
 // A row stays in registers through all tokens of the segment, kPer elements to a lane, so the recurrence costs one read
@@ -192,15 +207,17 @@ __global__ void __launch_bounds__(kDeltaWarps * kWarp)
   TokenPart<kPer> next = load_token<kPer>(a, s.first, head, j, lane);
   for (int64_t row = s.first; row < end; row++) {
     const TokenPart<kPer> token = next;
+    if (row + kTokensAhead < end) prefetch_token(a, row + kTokensAhead, head, lane);
     if (row + 1 < end) next = load_token<kPer>(a, row + 1, head, j, lane);  // on its way while this one is computed
+    const float decay = expf(token.log_decay);
     float met = 0;
 #pragma unroll
     for (int i = 0; i < kPer; i++) met = fmaf(state[i], token.k[i], met);
-    const float error = token.beta * (token.v - token.decay * row_sum(met));
+    const float error = token.beta * (token.v - decay * row_sum(met));
     float answer = 0;
 #pragma unroll
     for (int i = 0; i < kPer; i++) {
-      state[i] = fmaf(error, token.k[i], token.decay * state[i]);
+      state[i] = fmaf(error, token.k[i], decay * state[i]);
       answer = fmaf(state[i], token.q[i], answer);
     }
     answer = row_sum(answer);
@@ -222,12 +239,13 @@ __global__ void delta_rule_wide(const __grid_constant__ DeltaRuleArgs a, const _
   float* state = a.state + s.slot * a.state_stride + (int64_t{head} * a.dv + j) * a.dk;
   for (int64_t row = s.first; row < s.first + s.rows; row++) {
     const Token token = token_of(a, row, head);
+    const float decay = expf(token.gates[head]), beta = token.gates[a.n_heads + head];
     float met = 0;
     for (int i = lane; i < a.dk; i += kWarp) met = fmaf(state[i], token.k[i], met);
-    const float error = token.beta * (token.v[j] - token.decay * warp_sum(met));
+    const float error = beta * (token.v[j] - decay * warp_sum(met));
     float answer = 0;
     for (int i = lane; i < a.dk; i += kWarp) {
-      state[i] = fmaf(error, token.k[i], token.decay * state[i]);
+      state[i] = fmaf(error, token.k[i], decay * state[i]);
       answer = fmaf(state[i], token.q[i], answer);
     }
     answer = warp_sum(answer);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/formats/format.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/matvec.h"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/rounding.cuh"
@@ -19,9 +20,9 @@ inline constexpr int64_t kMatVecSharedBytes = 45 * 1024;
 // Weight rows that a warp multiplies together: neighbours, or a row of each of two parts.
 inline constexpr int kTogether = 2;
 
-// Asks for a weight row ahead of its loads.
-__device__ __forceinline__ void prefetch_row(const uint8_t* row, size_t bytes, int lane) {
-  for (unsigned at = static_cast<unsigned>(lane) * 128; at < bytes; at += kWarp * 128) {
+// Asks for a weight row ahead of its loads, by `lanes` lanes.
+__device__ __forceinline__ void prefetch_row(const uint8_t* row, size_t bytes, unsigned lane, unsigned lanes) {
+  for (unsigned at = lane * 128; at < bytes; at += lanes * 128) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(row + at));
   }
 }
@@ -44,22 +45,22 @@ __host__ __device__ __forceinline__ int64_t weight_slots(const Product& p) {
   return p.n_parts == 2 ? p.rows : (p.rows + kTogether - 1) / kTogether;
 }
 
-// Puts a slot's sums where they belong; value o * kRows + r, of weight row o and activation row r, is in the lanes that
-// warp_sums() leaves it in.
-template <int kRows>
-__device__ __forceinline__ void finish_slot(const Product& p, const uint8_t* memory, int64_t slot, int64_t first, int n,
-                                            float sum, int lane) {
-  constexpr int kLanes = kWarp / (kTogether * kRows);  // of a value
-  const int o = lane / kLanes / kRows;
-  int r = lane / kLanes % kRows;
-  bool mine = lane % kLanes == 0;
+// Puts a slot's sums where they belong; value o * kRows + r, of weight row o and activation row r, is in those of the
+// slot's kLanes lanes that warp_sums() leaves it in. All lanes of the warp take part.
+template <int kRows, int kLanes>
+__device__ __forceinline__ void finish_slot(const Product& p, const uint8_t* memory, int64_t slot, bool valid,
+                                            int64_t first, int n, float sum, int lane) {
+  constexpr int kOfValue = kLanes / (kTogether * kRows);
+  const int o = lane % kLanes / kOfValue / kRows;
+  int r = lane % kLanes / kOfValue % kRows;
+  valid = valid && lane % kOfValue == 0;
   if (p.twice) {
-    sum += __shfl_xor_sync(kAllLanes, sum, kLanes);
-    mine = mine && r % 2 == 0;
+    sum += __shfl_xor_sync(kAllLanes, sum, kOfValue);
+    valid = valid && r % 2 == 0;
     r /= 2;
   }
-  const float other = __shfl_xor_sync(kAllLanes, sum, kWarp / kTogether);
-  if (!mine || r >= n) return;
+  const float other = __shfl_xor_sync(kAllLanes, sum, kLanes / kTogether);
+  if (!valid || r >= n) return;
   if (p.n_parts == 2) {
     if (o != 0) return;
     const float gate = scaled_and_biased(p, p.parts[0], memory, slot, sum);
@@ -71,6 +72,7 @@ __device__ __forceinline__ void finish_slot(const Product& p, const uint8_t* mem
 
 // Kernel is a type with
 //   kRows                              activation rows it multiplies,
+//   kLanes                             lanes that a slot has: a warp, or half of one where rows are short,
 //   fill(p, first, n, c0, cols, ...)   puts columns [c0, c0 + cols) of items [first, first + n) there, by all threads,
 //   add(type, rows, c0, cols, ..., begin, step, sums)  adds the products of every step-th unit of those columns.
 // `chunk` columns are in shared memory at a time; where that is all of them, they stay there for all rows of the block.
@@ -79,29 +81,36 @@ template <class Kernel>
 __global__ void __launch_bounds__(kMatVecThreads) matvec(const __grid_constant__ Product p, int64_t chunk, int share) {
   extern __shared__ uint4 shared[];
   __shared__ float parts[kMatVecWarps][kWarp];
-  constexpr int kRows = Kernel::kRows;
+  constexpr int kRows = Kernel::kRows, kLanes = Kernel::kLanes;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const int slots_of_block = kMatVecWarps / share, part = warp % share;
+  const int slots_of_block = kMatVecThreads / kLanes / share, part = warp % share;
+  const int own = static_cast<int>(threadIdx.x) / kLanes / share;  // slot of the block's
   const int64_t n_slots = weight_slots(p);
   const auto prefetch = [&](const uint8_t* memory, int64_t slot) {
     if (slot >= n_slots || part != 0) return;
     const WeightRows rows = rows_of_slot(p, memory, slot);
-    for (int o = 0; o < kTogether; o++) prefetch_row(rows.at[o], p.parts[p.n_parts == 2 ? o : 0].row_bytes, lane);
+    for (int o = 0; o < kTogether; o++) {
+      prefetch_row(rows.at[o], p.parts[p.n_parts == 2 ? o : 0].row_bytes, lane % kLanes, kLanes);
+    }
   };
+  const bool experts = p.experts.slot_of != nullptr;
   int64_t slot0 = int64_t{blockIdx.x} * slots_of_block;
-  if (p.experts.slot_of == nullptr) prefetch(p.memory, slot0 + warp / share);
+  if (!experts) prefetch(p.memory, slot0 + own);
+  wait_for_kernel_before();
+  start_kernel_behind();
 
-  const int per_block = p.experts.slot_of != nullptr ? 1 : p.twice ? kRows / 2 : kRows;
+  const int per_block = experts ? 1 : p.twice ? kRows / 2 : kRows;
   const int64_t first = int64_t{blockIdx.y} * per_block;
+  const int32_t expert = experts ? expert_id(p, first) : 0;  // beside the number of live rows, which says if it is one
   const int64_t left = live_items(p) - first;
   if (left <= 0) return;
-  const uint8_t* memory = item_memory(p, first);
+  const uint8_t* memory = experts ? expert_memory(p, expert) : p.memory;
   if (memory == nullptr) return;
-  if (p.experts.slot_of != nullptr) prefetch(memory, slot0 + warp / share);
+  if (experts) prefetch(memory, slot0 + own);
   const int n = static_cast<int>(left < per_block ? left : per_block);
   bool filled = false;
   for (; slot0 < n_slots; slot0 += int64_t{gridDim.x} * slots_of_block) {
-    const int64_t slot = slot0 + warp / share;
+    const int64_t slot = slot0 + own;
     const bool valid = slot < n_slots;
     prefetch(memory, slot + int64_t{gridDim.x} * slots_of_block);
     const WeightRows rows = rows_of_slot(p, memory, valid ? slot : 0);
@@ -115,16 +124,16 @@ __global__ void __launch_bounds__(kMatVecThreads) matvec(const __grid_constant__
         filled = chunk >= p.cols;
       }
       if (!valid) continue;
-      Kernel::add(p.parts[0].type, rows, c0, cols, chunk, shared, part * kWarp + lane, share * kWarp, sums);
+      Kernel::add(p.parts[0].type, rows, c0, cols, chunk, shared, part * kLanes + lane % kLanes, share * kLanes, sums);
     }
-    float sum = warp_sums(sums, lane);
+    float sum = warp_sums<kTogether * kRows, kLanes / 2>(sums, lane);
     if (share > 1) {
       parts[warp][lane] = sum;
       __syncthreads();
       for (int i = 1; i < share && part == 0; i++) sum += parts[warp + i][lane];
       __syncthreads();
     }
-    if (valid && part == 0) finish_slot<kRows>(p, memory, slot, first, n, sum, lane);
+    finish_slot<kRows, kLanes>(p, memory, slot, valid && part == 0, first, n, sum, lane);
   }
 }
 
@@ -144,19 +153,23 @@ void launch_matvec_as(const Product& p, int n_sms, cudaStream_t stream) {
   const int64_t wanted = std::max<int64_t>(1, int64_t{n_sms} * 3 / groups);
   const int64_t warps = wanted * kMatVecWarps;
   int share = 1;
-  while (share < kMatVecWarps && weight_slots(p) * share * 2 <= warps && p.cols >= 512 * share) share *= 2;
-  const int64_t slots_of_block = kMatVecWarps / share;
+  while (Kernel::kLanes == kWarp && share < kMatVecWarps && weight_slots(p) * share * 2 <= warps &&
+         p.cols >= 512 * share) {
+    share *= 2;
+  }
+  const int64_t slots_of_block = kMatVecThreads / Kernel::kLanes / share;
   const int64_t blocks = (weight_slots(p) + slots_of_block - 1) / slots_of_block;
   const int64_t rounds = (blocks + wanted - 1) / wanted;
   const dim3 grid(static_cast<unsigned>((blocks + rounds - 1) / rounds), static_cast<unsigned>(groups));
   const auto shared = static_cast<size_t>(chunk / 256 * Kernel::kBytesPer256);
-  matvec<Kernel><<<grid, kMatVecThreads, shared, stream>>>(p, chunk, share);
+  launch_after(matvec<Kernel>, grid, kMatVecThreads, shared, stream, p, chunk, share);
 }
 
 // Products of a format's integers with kR rows of rounded activations.
-template <class F, int kR>
+template <class F, int kR, int kSlotLanes = kWarp>
 struct MatVecRounded {
   static constexpr int kRows = kR;
+  static constexpr int kLanes = kSlotLanes;
   static constexpr int64_t kRowBytesPer256 = 256 + 256 / 32 * 4 + 256 / 16 * 4;
   static constexpr int64_t kBytesPer256 = kRows * kRowBytesPer256;
 
@@ -245,6 +258,8 @@ template <class F>
 void launch_matvec_rounded(const Product& p, int n_sms, cudaStream_t stream) {
   const bool alone = p.experts.slot_of != nullptr || p.max_items == 1;
   const int64_t rows = (alone ? 1 : p.max_items) * (p.twice ? 2 : 1);
+  const bool is_short = p.cols <= int64_t{kWarp / 2} * 16 * F::kRuns;
+  if (rows == 1 && is_short) return launch_matvec_as<MatVecRounded<F, 1, kWarp / 2>>(p, n_sms, stream);
   if (rows == 1) return launch_matvec_as<MatVecRounded<F, 1>>(p, n_sms, stream);
   if (rows == 2) return launch_matvec_as<MatVecRounded<F, 2>>(p, n_sms, stream);
   launch_matvec_as<MatVecRounded<F, 4>>(p, n_sms, stream);

@@ -10,6 +10,7 @@ namespace {
 template <int kR>
 struct FloatRows {
   static constexpr int kRows = kR;
+  static constexpr int kLanes = kWarp;
   static constexpr int64_t kRowFloatsPer256 = 256 / 16 * 20;
   static constexpr int64_t kBytesPer256 = kRows * kRowFloatsPer256 * 4;
 

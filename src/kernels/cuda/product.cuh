@@ -9,12 +9,14 @@ namespace strata::kernels::cuda {
 
 __device__ __forceinline__ int64_t live_items(const Product& p) { return int64_t{*p.live} * p.per_live; }
 
-// Where the matrices of an item lie; null for a pair whose expert is in no slot.
-__device__ __forceinline__ const uint8_t* item_memory(const Product& p, int64_t item) {
-  const ExpertTable& e = p.experts;
-  if (e.slot_of == nullptr) return p.memory;
-  const int32_t slot = e.slot_of[e.ids[item / e.k * e.ids_stride + item % e.k]];
-  return slot < 0 ? nullptr : e.memory + e.offsets[slot];
+// The expert of a pair; of pairs that are not live, anything.
+__device__ __forceinline__ int32_t expert_id(const Product& p, int64_t pair) {
+  return p.experts.ids[pair / p.experts.k * p.experts.ids_stride + pair % p.experts.k];
+}
+// Where an expert's matrices lie; null when it is in no slot.
+__device__ __forceinline__ const uint8_t* expert_memory(const Product& p, int32_t expert) {
+  const int32_t slot = p.experts.slot_of[expert];
+  return slot < 0 ? nullptr : p.experts.memory + p.experts.offsets[slot];
 }
 
 // A product after its scale and biases.

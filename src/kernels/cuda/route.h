@@ -20,6 +20,6 @@ struct RouteArgs {
 void launch_route(const RouteArgs& args, const LiveRows& rows, cudaStream_t stream);
 
 // What fits in the shared memory that every block has.
-inline constexpr int kMaxRouted = 3584;
+inline constexpr int kMaxRouted = 2048;
 
 }  // namespace strata::kernels::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -20,6 +21,7 @@ dim3 grid_of(const LiveRows& rows, int64_t cols) {
 // Calls body(row, col) for each element of the live rows.
 template <class Body>
 __device__ __forceinline__ void for_element(const LiveRows& rows, int64_t cols, const Body& body) {
+  start_kernel_behind();
   const int64_t row = blockIdx.x;
   const int64_t col = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (!dead(rows, row) && col < cols) body(row, col);
@@ -42,6 +44,7 @@ __device__ float block_sum(float x) {
 // Rows of up to kHeld elements a thread stay in registers between their sum and their use.
 __global__ void __launch_bounds__(kNormThreads) rms_norm(RmsNormArgs a, LiveRows rows) {
   constexpr int kHeld = 8;
+  start_kernel_behind();
   const int64_t row = blockIdx.x;
   if (dead(rows, row)) return;
   const float* x = a.x + row * a.x_stride;
@@ -70,6 +73,7 @@ __global__ void __launch_bounds__(kNormThreads) rms_norm(RmsNormArgs a, LiveRows
 
 // A warp for each head.
 __global__ void gated_norm(GatedNormArgs a, LiveRows rows) {
+  start_kernel_behind();
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t{blockIdx.y} * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (dead(rows, row) || head >= a.n_heads) return;

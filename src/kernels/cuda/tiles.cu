@@ -6,8 +6,8 @@ namespace {
 constexpr int kSortThreads = 1024;
 
 // The expert of a pair, or -1 when it is in no slot.
-__device__ __forceinline__ int32_t expert_of(const Product& p, int64_t pair) {
-  const int32_t e = p.experts.ids[pair / p.experts.k * p.experts.ids_stride + pair % p.experts.k];
+__device__ __forceinline__ int32_t expert_in_slot(const Product& p, int64_t pair) {
+  const int32_t e = expert_id(p, pair);
   return p.experts.slot_of[e] >= 0 ? e : -1;
 }
 
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_pairs(const __grid_constant
   for (int64_t e = threadIdx.x; e < p.n_experts; e += kSortThreads) counts[e] = 0;
   __syncthreads();
   for (int64_t pair = threadIdx.x; pair < n; pair += kSortThreads) {
-    const int32_t e = expert_of(p, pair);
+    const int32_t e = expert_in_slot(p, pair);
     if (e >= 0) atomicAdd(counts + e, 1);
   }
   __syncthreads();
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_pairs(const __grid_constant
   for (int64_t e = threadIdx.x; e < p.n_experts; e += kSortThreads) counts[e] = sorted.begins[e];
   __syncthreads();
   for (int64_t pair = threadIdx.x; pair < n; pair += kSortThreads) {
-    const int32_t e = expert_of(p, pair);
+    const int32_t e = expert_in_slot(p, pair);
     if (e >= 0) sorted.order[atomicAdd(counts + e, 1)] = static_cast<int32_t>(pair);
   }
 }
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kRoundWarps * kWarp) round_rows(const __grid_c
   const int64_t row = blockIdx.x;
   if (row * p.x_share >= live_items(p)) return;
   // Nobody has written the row of a pair whose expert is elsewhere.
-  if (p.x_share == 1 && item_memory(p, row) == nullptr) return;
+  if (p.experts.slot_of != nullptr && p.x_share == 1 && expert_in_slot(p, row) < 0) return;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t padded = padded_cols(p.cols);
   const int copies = p.twice ? 2 : 1;
