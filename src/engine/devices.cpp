@@ -106,9 +106,18 @@ std::vector<PlannedDevice> Devices::planned(uint64_t ram_bytes) const {
     planned.push_back({.name = computing_[i]->name(),
                        .budget_bytes = on_host ? ram_bytes : computing_[i]->budget_bytes(),
                        .on_host = on_host,
-                       .rates = machine_ ? rates_of(machine_->spec().devices[i]) : DeviceRates{}});
+                       .rates = rates_of_device(i)});
   }
   return planned;
+}
+
+DeviceRates Devices::rates_of_device(size_t i) const {
+  if (machine_) return rates_of(machine_->spec().devices[i]);
+  DeviceRates rates;
+  if (!gpus_.empty() && gpus_[i]->memory_bytes_per_second() > 0) {
+    rates.memory_bytes_per_s = gpus_[i]->memory_bytes_per_second();
+  }
+  return rates;
 }
 
 bool Devices::peers() const {

@@ -41,6 +41,7 @@ class Devices {
   Devices() = default;
   Status open_simulated(const EngineConfig& config, const kernels::Kernels& kernels);
   Status open_gpus(const EngineConfig& config);
+  DeviceRates rates_of_device(size_t i) const;
 
   std::unique_ptr<device::host::HostDevice> host_;
   std::unique_ptr<device::sim::SimMachine> machine_;  // null where none is simulated

@@ -9,6 +9,7 @@
 #include "cli/bench/team.h"
 #include "cli/bench/traffic.h"
 #include "cli/model_choice.h"
+#include "device/cuda/cuda.h"
 #include "engine/engine.h"
 
 namespace strata::cli {
@@ -66,19 +67,28 @@ class EngineBench {
   // The logits of the last row, where they are wanted, end a step. What is counted afterwards takes no measured time.
   Status run_step(model::SequenceState& sequence, std::span<const int32_t> ids, bool head, Run& run) {
     const int64_t first = sequence.n_tokens();
-    const int64_t experts_before = stats_.get(Counter::kExpertsComputed);
+    const double experts_before = experts_read();
     const model::BatchRows batch[] = {{&sequence, ids}};
     const int32_t last_row[] = {static_cast<int32_t>(ids.size()) - 1};
     const int64_t begin_ns = real_clock().now_ns();
     RETURN_IF_ERROR(engine_.step(batch));
     if (head) RETURN_IF_ERROR(engine_.logits(last_row, [](int64_t, std::span<const float>) { return Status(); }));
     run.duration_ns += real_clock().now_ns() - begin_ns;
-    const auto visits = static_cast<double>(stats_.get(Counter::kExpertsComputed) - experts_before);
+    const double visits = std::min(experts_read() - experts_before, all_experts());
     run.bytes += traffic_.step_bytes({.first = first,
                                       .n = static_cast<int64_t>(ids.size()),
                                       .experts = visits / engine_.hparams().n_layers,
                                       .head = head});
     return {};
+  }
+
+  // Experts whose bytes were read so far: those that the CPU computed, and those in caches of devices. The latter are
+  // counted once a row, which is too often where rows share them: no step reads more than all_experts().
+  double experts_read() const {
+    return static_cast<double>(stats_.get(Counter::kExpertsComputed) + stats_.get(Counter::kCacheHits));
+  }
+  double all_experts() const {
+    return static_cast<double>(engine_.hparams().n_layers) * static_cast<double>(engine_.hparams().route.n_experts);
   }
 
   engine::Engine& engine_;
@@ -88,12 +98,21 @@ class EngineBench {
   Random random_;
 };
 
+// Of the first GPU that --device names; 0 if it names none.
+Result<double> gpu_rate(const std::string& device) {
+  if (!device::cuda::is_cuda_spec(device)) return 0.0;
+  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(device));
+  ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals.front(), {}));
+  return gpu->memory_bytes_per_second();
+}
+
 Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options, int n_threads,
                      const Traffic& traffic, Stats& stats, ModelBenchReporter& reporter) {
   const ThreadPoolOptions team = team_options(options.config.cpus, n_threads);
   EngineNote note;
   // Before the engine takes the memory.
   ASSIGN_OR_RETURN(note.ceiling, measure_read(team, options.buffer_bytes));
+  ASSIGN_OR_RETURN(note.gpu_bytes_per_second, gpu_rate(options.config.device));
   engine::EngineConfig config = options.config;
   config.threads = team.n_threads;
   config.notice = show_notice;
@@ -107,7 +126,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
     for (const int64_t n_tokens : lengths) {
       ASSIGN_OR_RETURN(TestResult result, bench.measure(kind, n_tokens));
       result.threads = team.n_threads;
-      result.ceiling_bytes_per_second = note.ceiling.bytes_per_second;
+      result.ceiling_bytes_per_second = note.ceiling_bytes_per_second();
       RETURN_IF_ERROR(reporter.test_done(result));
     }
     return {};

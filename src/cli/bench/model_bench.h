@@ -33,7 +33,7 @@ struct TestResult {
   std::vector<int64_t> durations_ns;    // of each repetition
   uint64_t bytes = 0;                   // that a repetition reads at the least, in the mean; see Traffic
   uint64_t drive_bytes = 0;             // that a repetition reads of experts past the system's cache, in the mean
-  double ceiling_bytes_per_second = 0;  // of reading with the same threads
+  double ceiling_bytes_per_second = 0;  // of reading with the same threads, or of the GPU's memory
 
   std::string name() const;  // "pp512", "tg64"
   Spread tokens_per_second() const;
@@ -44,9 +44,14 @@ struct TestResult {
 
 // An engine before its tests.
 struct EngineNote {
-  ReadSpeed ceiling;
+  ReadSpeed ceiling;                // of the threads
+  double gpu_bytes_per_second = 0;  // that the memory of the first GPU yields at most; 0 where none computes
   int64_t load_ns = 0;
   std::string description;
+
+  double ceiling_bytes_per_second() const {
+    return gpu_bytes_per_second > 0 ? gpu_bytes_per_second : ceiling.bytes_per_second;
+  }
 };
 
 // Is told of everything when it has been measured.

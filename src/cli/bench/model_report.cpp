@@ -26,6 +26,11 @@ class TextReporter final : public ModelBenchReporter {
                    static_cast<double>(note.load_ns) / kGiga, ceiling.threads, ceiling.bytes_per_second / kGiga,
                    format_bytes(ceiling.buffer_bytes), ceiling.reduced ? " (there is no RAM for more)" : "",
                    format_bytes(ceiling.huge_bytes));
+    if (note.gpu_bytes_per_second > 0) {
+      text.pop_back();
+      text += format("the memory of the GPU yields at most {:.0f} GB/s, which is the ceiling\n\n",
+                     note.gpu_bytes_per_second / kGiga);
+    }
     text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling | drive MB/token |\n"
             "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: | -------------: |\n";
     return write_stdout(text);
@@ -71,7 +76,7 @@ Json engine_json(const EngineNote& note) {
   return {{"threads", note.ceiling.threads},
           {"load_ns", note.load_ns},
           {"description", note.description},
-          {"read_ceiling_bytes_per_second", note.ceiling.bytes_per_second},
+          {"read_ceiling_bytes_per_second", note.ceiling_bytes_per_second()},
           {"ceiling_buffer_bytes", note.ceiling.buffer_bytes},
           {"ceiling_buffer_reduced", note.ceiling.reduced},
           {"ceiling_huge_page_bytes", note.ceiling.huge_bytes}};
