@@ -1,9 +1,11 @@
 // Whole models on a CUDA device against independent references: the CPU's tolerances on the float path, however many
 // experts lie in the device's cache, wherever the others come from and however a prompt is cut.
-#include <cmath>
+#include <cstring>
 
 #include <gtest/gtest.h>
 
+#include "device/cuda/cuda.h"
+#include "engine/fast_path_check.h"
 #include "engine/sim_support.h"
 
 namespace strata::test {
@@ -104,6 +106,41 @@ TEST(GpuDemoGolden, FloatPathAgreesWhereverExpertsAre) {
   }
 }
 
+class GpuFastPath : public testing::TestWithParam<const char*> {};
+
+TEST_P(GpuFastPath, StaysAsCloseAsThePeer) {
+  for (const int percent : kPercents) {
+    EngineConfig config = gpu_config(slots_of(load_model_golden(GetParam()), percent));
+    config.kv_type = kernels::KvType::kF16;
+    config.round_activations = true;
+    expect_as_close_as_the_peer(GetParam(), config, format("cached_{}", percent));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuFastPath, testing::Values("Q8_0", "Q4_K_M", "IQ4_XS", "IQ3_S"),
+                         [](const auto& row) { return std::string(row.param); });
+
+// With all experts on the device, --deterministic gives the same bits for any cut and for one sequence or three.
+TEST(GpuDeterminism, BitsDoNotDependOnCutGraphsOrNeighbours) {
+  for (const char* arch : {"qwen3moe", "gpt-oss", "qwen3next"}) {
+    const GoldenModel golden = load_arch_golden(arch);
+    EngineConfig config = gpu_config(slots_of(golden, 100));
+    config.deterministic = true;
+    std::vector<float> whole;
+    ASSERT_GE(worst_difference(golden, config, Cut::kWhole, &whole), 0);
+    for (const bool graphs : {true, false}) {
+      config.use_graphs = graphs;
+      for (const Cut cut : {Cut::kWhole, Cut::kChunksOf1, Cut::kChunksOf7, Cut::kChunksOf64, Cut::kCheckpoint}) {
+        std::vector<float> bits;
+        ASSERT_GE(worst_difference(golden, config, cut, &bits), 0);
+        ASSERT_EQ(bits.size(), whole.size());
+        EXPECT_EQ(std::memcmp(bits.data(), whole.data(), whole.size() * sizeof(float)), 0)
+            << arch << " " << cut_name(cut) << (graphs ? ", graphs" : "");
+      }
+    }
+  }
+}
+
 // A step that is cancelled between two layers leaves the device ready for the next, which is right.
 TEST(GpuEngine, ACancelledStepIsFollowedByARightOne) {
   const GoldenModel golden = load_arch_golden("qwen3moe");
@@ -113,7 +150,7 @@ TEST(GpuEngine, ACancelledStepIsFollowedByARightOne) {
     auto opened = engine::Engine::open(*model, gpu_config(slots_of(golden, percent)), stats);
     ASSERT_TRUE(opened.ok()) << opened.error().message;
     engine::Engine& engine = **opened;
-    const std::vector<int32_t>& ids = golden.sequences[0].ids;
+    const std::vector<int32_t>& ids = golden.sequences[1].ids;
     const auto run = [&](std::vector<float>& logits) -> Status {
       ASSIGN_OR_RETURN(model::SequenceState state, engine.make_sequence());
       RETURN_IF_ERROR(engine.prefill(state, std::span(ids).first(20), {}));
@@ -124,7 +161,8 @@ TEST(GpuEngine, ACancelledStepIsFollowedByARightOne) {
       });
     };
     std::vector<float> before, after;
-    ASSERT_TRUE(run(before).ok());
+    const Status first = run(before);
+    ASSERT_TRUE(first.ok()) << first.error().message;
     int asked = 0;
     engine.set_interrupt([&] { return ++asked >= 2; });
     const Status cancelled = run(after);
@@ -134,6 +172,34 @@ TEST(GpuEngine, ACancelledStepIsFollowedByARightOne) {
     ASSERT_TRUE(run(after).ok());
     EXPECT_EQ(before, after) << percent << " % cached";
   }
+}
+
+// What the driver counts as free on the device.
+uint64_t free_bytes() { return device::cuda::open_gpu(0, {.reserve_bytes = 0}).value()->budget_bytes(); }
+
+TEST(GpuEngine, NothingIsAllocatedAfterTheStart) {
+  const GoldenModel golden = load_demo_golden();
+  const auto model = open_golden(golden);
+  const uint64_t before = free_bytes();
+  EngineConfig config = gpu_config(slots_of(golden, 50));
+  config.chunk = 64;
+  config.stream_rows = 32;
+  config.vram_budget = "4";
+  Stats stats;
+  auto opened = engine::Engine::open(*model, config, stats);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const uint64_t after_start = free_bytes();
+  EXPECT_LE(before - after_start, 4 * kGiB);
+  std::vector<int32_t> ids(512);
+  for (size_t i = 0; i < ids.size(); i++) ids[i] = static_cast<int32_t>(i * 37 % 500);
+  for (const size_t n : {1, 2, 7, 31, 32, 63, 64, 65, 200, 512, 3}) {
+    auto state = (*opened)->make_sequence();
+    ASSERT_TRUE(state.ok());
+    const Status status = (*opened)->prefill(*state, std::span(ids).first(n), {});
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_EQ(free_bytes(), after_start) << n << " tokens";
+  }
+  EXPECT_GT(stats.get(Counter::kStreamedExperts), 0);
 }
 
 }  // namespace
