@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -24,6 +25,7 @@ namespace {
 
 // Advice that headers of older systems don't name: madvise(2).
 constexpr int kPopulateRead = 22, kPopulateWrite = 23, kCollapse = 25;
+constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system's own unit: inode(7)
 constexpr mode_t kMode = 0666;  // the umask decides who shares
 
 std::string folder_of(const std::string& path) {
@@ -41,11 +43,32 @@ Error failure(const char* what, const std::string& path, int error) {
   return {ErrorCode::kIo, format("cannot {} {}: {}", what, printable(path), errno_text(error))};
 }
 
+bool is_hugetlbfs(const struct statfs& info) { return static_cast<uint32_t>(info.f_type) == HUGETLBFS_MAGIC; }
+
+// What a file system of limited size has left; 0 and -1 blocks say that there is no limit.
+std::optional<uint64_t> limit_of(const struct statfs& info) {
+  if (info.f_blocks == 0 || info.f_blocks == static_cast<decltype(info.f_blocks)>(-1)) return std::nullopt;
+  return static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize);
+}
+
+uint64_t number_in(const std::string& path) {
+  const Result<std::string> text = read_small_file(path);
+  uint64_t value = 0;
+  if (text.ok()) std::from_chars(text->data(), text->data() + text->size(), value);
+  return value;
+}
+
+// Pages of 2 MiB that are set aside and promised to nobody.
+uint64_t free_large_pages_bytes() {
+  const std::string folder = "/sys/kernel/mm/hugepages/hugepages-2048kB/";
+  const uint64_t free = number_in(folder + "free_hugepages"), promised = number_in(folder + "resv_hugepages");
+  return (free - std::min(free, promised)) * kSharedPage;
+}
+
 // Whether a file system of this kind keeps files in memory, in pages that can be mapped 2 MiB at a time.
 Status check_kind(const struct statfs& info, const std::string& path) {
-  const auto type = static_cast<uint32_t>(info.f_type);
-  if (type == TMPFS_MAGIC) return {};
-  if (type != HUGETLBFS_MAGIC) return refusal(path, "it is on a drive");
+  if (static_cast<uint32_t>(info.f_type) == TMPFS_MAGIC) return {};
+  if (!is_hugetlbfs(info)) return refusal(path, "it is on a drive");
   if (static_cast<uint64_t>(info.f_bsize) == kSharedPage) return {};
   return refusal(path, format("its hugetlbfs has pages of {}, mount one with pagesize=2M",
                               format_bytes(static_cast<unsigned long long>(info.f_bsize))));
@@ -198,7 +221,6 @@ Status SharedFile::remove() {
 Result<SharedFile::Size> SharedFile::size() const {
   struct stat info {};
   if (::fstat(fd_, &info) != 0) return failure("look at", path_, errno);
-  constexpr uint64_t kBlock = 512;  // whatever the file system's own unit: inode(7)
   return Size{.bytes = static_cast<uint64_t>(info.st_size),
               .allocated = static_cast<uint64_t>(info.st_blocks) * kBlock,
               .modified_ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
@@ -207,9 +229,9 @@ Result<SharedFile::Size> SharedFile::size() const {
 Result<std::optional<uint64_t>> SharedFile::room() const {
   struct statfs info {};
   if (::fstatfs(fd_, &info) != 0) return failure("look at", path_, errno);
-  // 0 and -1 say that there is no limit, on tmpfs and hugetlbfs.
-  if (info.f_blocks == 0 || info.f_blocks == static_cast<decltype(info.f_blocks)>(-1)) return std::optional<uint64_t>();
-  return std::optional(static_cast<uint64_t>(info.f_bavail) * static_cast<uint64_t>(info.f_bsize));
+  std::optional<uint64_t> room = limit_of(info);
+  if (!is_hugetlbfs(info)) return room;
+  return std::optional(std::min(room.value_or(UINT64_MAX), free_large_pages_bytes()));
 }
 
 Result<size_t> SharedFile::read(uint64_t offset, std::span<std::byte> to) const {
@@ -243,10 +265,14 @@ Result<std::unique_ptr<Mapping>> SharedFile::map_read_only(uint64_t offset, uint
   return map_range(fd_, {.offset = offset, .bytes = bytes, .page_bytes = kSharedPage}, path_);
 }
 
-uint64_t allocated_bytes(const std::string& path) {
+uint64_t own_memory_bytes(const std::string& path) {
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return 0;
-  return static_cast<uint64_t>(info.st_blocks) * 512;
+  struct statfs system {};
+  const bool there = ::lstat(path.c_str(), &info) == 0;
+  if (there && !S_ISREG(info.st_mode)) return 0;
+  const uint64_t has = there ? static_cast<uint64_t>(info.st_blocks) * kBlock : 0;
+  if (::statfs(folder_of(path).c_str(), &system) != 0 || !is_hugetlbfs(system)) return has;
+  return has + std::min(limit_of(system).value_or(UINT64_MAX), free_large_pages_bytes());
 }
 
 void populate_for_writing(std::span<std::byte> bytes) {

@@ -74,8 +74,9 @@ class SharedFile {
 // What hugetlbfs deals in, and what a mapping on tmpfs has to be aligned to for large pages.
 inline constexpr uint64_t kSharedPage = uint64_t{2} << 20;
 
-// Bytes of memory that the file of this name has, 0 where there is none.
-uint64_t allocated_bytes(const std::string& path);
+// Memory that a file of this name can have beside what is available to everybody (available_ram_bytes): what it has,
+// and on hugetlbfs the pages that are set aside there and free.
+uint64_t own_memory_bytes(const std::string& path);
 
 // What the system does for a mapping, where it can; no failure matters.
 // Puts writable memory of a file on 2 MiB pages, and maps all its pages.

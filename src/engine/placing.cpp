@@ -246,7 +246,7 @@ Result<uint64_t> usable_ram(const EngineConfig& config) {
   if (config.ram_bytes > 0) return config.ram_bytes;
   ASSIGN_OR_RETURN(uint64_t available, available_ram_bytes());
   // What the shared arena has is this engine's as well, so it still has the room that the plan counts for it.
-  if (!config.shared_arena.empty()) available += allocated_bytes(config.shared_arena);
+  if (!config.shared_arena.empty()) available += own_memory_bytes(config.shared_arena);
   return available -
          std::min(available, config.ram_headroom_bytes.value_or(std::min(kAutoHeadroomBytes, available / 4)));
 }

@@ -102,7 +102,8 @@ TEST_F(SharedFileTest, MappingsShareMemoryAtLargePageBorders) {
   ASSERT_TRUE(file.allocate(0, 3 * kSharedPage).ok());
   EXPECT_EQ(file.size().value().bytes, 3 * kSharedPage);
   EXPECT_GE(file.size().value().allocated, 3 * kSharedPage);
-  EXPECT_EQ(allocated_bytes(path()), file.size().value().allocated);
+  EXPECT_EQ(own_memory_bytes(path()), file.size().value().allocated);
+  EXPECT_EQ(own_memory_bytes(path() + "/none"), 0u);
   const auto writer = file.map_writable(kSharedPage, 2 * kSharedPage).value();
   const auto reader = open().map_read_only(kSharedPage, 2 * kSharedPage).value();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(writer->bytes().data()) % kSharedPage, 0u);
