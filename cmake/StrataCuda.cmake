@@ -2,14 +2,27 @@
 #
 # The runtime is linked statically and the driver not at all, so that the program starts on machines that have none.
 
+set(STRATA_CUDA_TOOLKIT_MIN 13.0)
 set(STRATA_WITH_CUDA OFF)
+# AUTO is OFF here until the operations of CUDA devices are complete.
 if(STRATA_CUDA STREQUAL "ON")
   find_program(STRATA_NVCC nvcc PATHS /usr/local/cuda/bin)
-  if(NOT STRATA_NVCC)
-    message(FATAL_ERROR "STRATA_CUDA is ON, but there is no nvcc; install the CUDA toolkit (13.0 or newer), give its "
-      "place with -DSTRATA_NVCC=/path/to/nvcc, or set STRATA_CUDA to OFF")
+  set(STRATA_NVCC_VERSION none)
+  if(STRATA_NVCC)
+    execute_process(COMMAND ${STRATA_NVCC} --version OUTPUT_VARIABLE nvcc_says)
+    if(nvcc_says MATCHES "release ([0-9.]+)")
+      set(STRATA_NVCC_VERSION ${CMAKE_MATCH_1})
+    endif()
   endif()
-  set(STRATA_WITH_CUDA ON)
+  if(STRATA_NVCC AND STRATA_NVCC_VERSION VERSION_GREATER_EQUAL STRATA_CUDA_TOOLKIT_MIN)
+    set(STRATA_WITH_CUDA ON)
+  elseif(STRATA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "STRATA_CUDA is ON, which takes nvcc ${STRATA_CUDA_TOOLKIT_MIN} or newer; found: "
+      "${STRATA_NVCC_VERSION}. Install the CUDA toolkit, give its place with -DSTRATA_NVCC=/path/to/nvcc, or set "
+      "STRATA_CUDA to OFF.")
+  else()
+    message(STATUS "No CUDA: nvcc ${STRATA_CUDA_TOOLKIT_MIN} or newer was not found (found: ${STRATA_NVCC_VERSION})")
+  endif()
 endif()
 
 if(STRATA_WITH_CUDA)
@@ -26,7 +39,7 @@ if(STRATA_WITH_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  find_package(CUDAToolkit 13.0 REQUIRED)
+  find_package(CUDAToolkit ${STRATA_CUDA_TOOLKIT_MIN} REQUIRED)
 
   add_library(strata_cuda_flags INTERFACE)
   target_compile_options(strata_cuda_flags INTERFACE
