@@ -28,15 +28,19 @@ Result<SlotPlan> slots_beside(const PlacementInput& input, std::span<const Exper
                         {.budget_bytes = budget - std::min(budget, others), .max_slots = wanted});
 }
 
-// The ring through which prompts stream what the cache lacks: in slots that the cache lends, or in memory of its own,
-// which comes before slots that were not asked for. Where there is no room for one, the part stays as it is.
+// The ring through which prompts stream what the cache lacks: in slots that the cache lends, or in memory of its own
+// where that is left over or no slots may be lent; then it comes before slots that were not asked for. Where there is no
+// room for one, the part stays as it is.
 Status add_ring(const PlacementInput& input, const PartNeeds& needs, std::span<const ExpertKey> ranking,
                 uint64_t others, PartPlacement& part) {
   const PlacementOptions& options = input.options;
   const auto n_experts = static_cast<int64_t>(ranking.size());
   const int64_t wanted = std::min(n_experts, options.cache_slots.value_or(n_experts));
   if (part.slots.n_slots() == n_experts) return {};
-  if (options.prefill_borrow && wanted > 0) {
+  // A device that can pay for all of it beside the slots that were asked for lends nothing.
+  const RingPlan largest = RingPlan::make(input.layout, UINT64_MAX);
+  const bool can_pay = largest.bytes() <= needs.budget_bytes - others - part.slots.bytes();
+  if (options.prefill_borrow && wanted > 0 && !can_pay) {
     const LoanRule rule{.min_slots = options.cache_min_slots};
     const uint64_t lendable = part.slots.lendable_bytes(slots_kept(part.slots.n_slots(), rule));
     part.ring = RingPlan::make(input.layout, lendable);

@@ -53,7 +53,7 @@ class SimFaults : public testing::TestWithParam<std::tuple<const char*, bool, Ma
     if (machine().first_layers > 0) config.layer_split = {machine().first_layers, n_layers_ - machine().first_layers};
     config.stream_rows = 4;
     config.prefill_borrow = borrows();
-    return config;
+    return borrows() ? lending(config, golden_) : config;
   }
   // The n-th point of the machine fails. Returns whether that was after all that one request passes.
   bool fail_at(int n) {

@@ -46,4 +46,35 @@ inline int64_t n_experts(const GoldenModel& golden) {
   return int64_t{hp.n_layers} * hp.route.n_experts;
 }
 
+// The same with devices that have no more memory than this takes, so that prompts borrow from their caches: a device
+// that can pay for what prompts stream through lends nothing.
+inline engine::EngineConfig lending(engine::EngineConfig config, const GoldenModel& golden) {
+  const auto model = open_golden(golden);
+  const model::ArchInfo* arch = model::find_architecture(*model).value();
+  const model::HParams hp = hparams_of(golden);
+  const device::sim::SimSpec spec = device::sim::parse_sim_spec(config.device).value();
+  std::vector<engine::PlannedDevice> devices;
+  for (const device::sim::DeviceSpec& device : spec.devices) {
+    devices.push_back({.name = "sim", .budget_bytes = device.budget_bytes, .rates = engine::rates_of(device)});
+  }
+  const engine::PlacementRequest request = engine::placement_request({.model = *model,
+                                                                      .arch = *arch,
+                                                                      .hp = hp,
+                                                                      .config = config,
+                                                                      .devices = devices,
+                                                                      .peers = spec.peer_bytes_per_s > 0,
+                                                                      .ram_bytes = 64 * kGiB})
+                                               .value();
+  const experts::PlacementPlan plan = plan_placement(request.input()).value();
+  std::string budgets;
+  for (size_t i = 0; i < plan.parts.size(); i++) {
+    const uint64_t bytes = request.parts[i].device_bytes() + plan.parts[i].slots.bytes() +
+                           experts::ExpertCache::overhead(request.layout).device;
+    budgets += format("{}{}B", i == 0 ? "sim:" : ",", bytes);
+  }
+  const size_t rest = config.device.find('/');
+  config.device = budgets + (rest == std::string::npos ? "" : config.device.substr(rest));
+  return config;
+}
+
 }  // namespace strata::test

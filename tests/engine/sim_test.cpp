@@ -67,6 +67,7 @@ TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCachedAndStreamed) {
     config.use_graphs = way.graphs;
     config.stream_rows = way.stream_rows;
     config.prefill_borrow = way.borrows;
+    if (way.borrows && way.quarters > 0) config = lending(config, golden);
     SCOPED_TRACE(format("{}, {} slots, {}", cut_name(way.cut), *config.expert_cache, config.device));
     std::vector<float>& right = expected[way.cut];
     if (right.empty()) run(golden, test_config(), way.cut, right);

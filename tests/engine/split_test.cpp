@@ -65,6 +65,7 @@ TEST_F(Split, TheDemoModelGivesTheBitsOfOneDevice) {
       config.stream_rows = 5;
       config.use_graphs = seed % 3 != 0;
       const Cut cut = seed % 5 == 0 ? Cut::kChunksOf1 : seed % 7 == 0 ? Cut::kWhole : Cut::kChunksOf7;
+      config = lending(config, golden);
       SCOPED_TRACE(format("{}, {}", config.device, cut_name(cut)));
       expect_same(bits_of(golden, config, cut), expected[cut]);
       EXPECT_GT(counted(Counter::kCacheHits), 0);
@@ -96,6 +97,7 @@ TEST_P(SplitArch, GivesTheBitsOfOneDevice) {
         config.adapt_every = 1;
         config.use_graphs = seed % 4 != 0;
         seed++;
+        if (quarters > 0) config = lending(config, golden);
         SCOPED_TRACE(format("{}, {} quarters, {}", cut_name(cut), quarters, config.device));
         expect_same(bits_of(golden, config, cut), expected);
         EXPECT_EQ(counted(Counter::kCacheHits) > 0, quarters > 0);
@@ -183,6 +185,7 @@ TEST_P(SplitPrompt, ChunksThatFollowOneAnotherGiveTheSameBits) {
     parts.layer_split = split(1 + seed % (layers_ - 1));
     parts.use_graphs = seed % 3 != 0;
     if (seed % 4 == 3) parts.stream_rows = 1000;  // the CPU computes for both parts
+    parts = lending(parts, golden_);
     SCOPED_TRACE(parts.device);
     const auto engine = open(parts);
     const PromptRun found = run_prompt(*engine, ids_);
@@ -206,7 +209,7 @@ TEST_P(SplitPrompt, ACancelledPromptEndsInAllParts) {
   parts.layer_split = split(2);
   for (const bool streams : {false, true}) {
     parts.stream_rows = streams ? 5 : 1000;
-    const auto engine = open(parts);
+    const auto engine = open(lending(parts, golden_));
     int cancelled = 0;
     for (int after = 0;; after += 5) {
       std::atomic<int> asked{0};
@@ -272,7 +275,7 @@ TEST_P(SplitPrompt, RequestsAreAnsweredAlike) {
   parts.layer_split = split(1);
   parts.max_sequences = 2;
   parts.adapt_every = 1;
-  const auto engine = open(parts);
+  const auto engine = open(lending(parts, golden_));
   const std::vector<Answer> found = answers_of(*engine, *model_, ids_);
   for (size_t i = 0; i < found.size(); i++) {
     EXPECT_EQ(found[i].ids, expected[i].ids);

@@ -19,7 +19,9 @@ using testing::HasSubstr;
 class Streaming : public testing::Test {
  protected:
   // A quarter of the experts is cached; steps of 10 rows stream.
-  EngineConfig config() const {
+  EngineConfig config() const { return lending(roomy(), golden_); }
+  // On a device that has room for more.
+  EngineConfig roomy() const {
     EngineConfig config = small_sim_config(experts_ / 4, 96, 16);
     config.stream_rows = 10;
     return config;
@@ -99,7 +101,7 @@ TEST_F(Streaming, AnAnswerNeverStreams) {
 }
 
 TEST_F(Streaming, NothingStreamsWhereNothingIsMissingOrALoanIsTooSmall) {
-  EngineConfig all = config();
+  EngineConfig all = roomy();
   all.expert_cache = experts_;
   open(all);
   EXPECT_TRUE(step(16).ok());
@@ -126,7 +128,11 @@ TEST_F(Streaming, OnCpuNothingStreams) {
 }
 
 TEST_F(Streaming, MemoryOfTheDevicesOwnIsTakenWhereThereIsRoom) {
-  EngineConfig own = config();
+  EngineConfig own = roomy();
+  EXPECT_TRUE(own.prefill_borrow);
+  open(own);
+  EXPECT_TRUE(streams(16));
+  EXPECT_EQ(counted(Counter::kCacheLoans), 0) << "what it can pay for it does not borrow";
   own.prefill_borrow = false;
   open(own);
   EXPECT_TRUE(streams(16));
@@ -237,9 +243,9 @@ class StreamingScheduler : public Streaming {
 };
 
 TEST_F(StreamingScheduler, PromptsThatFollowEachOtherShareALoan) {
-  EngineConfig two = config();
+  EngineConfig two = roomy();
   two.max_sequences = 2;
-  open(two);
+  open(lending(two, golden_));
   Listener listeners[2];
   for (Listener& listener : listeners) {
     listener.hook = [this] { EXPECT_TRUE(lent()); };

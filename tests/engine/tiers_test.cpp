@@ -82,6 +82,7 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
         config.experts = row.place;
         if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;
         config.adapt_every = 1;
+        if (on_sim) config = lending(config, m.golden);
         SCOPED_TRACE(format("{}, {} on {}", cut_name(cut), row.name, config.device));
         const std::vector<float> found = bits_of(m, config, cut);
         ASSERT_EQ(found.size(), expected.size());

@@ -6,9 +6,11 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/format.h"
+#include "experts/counting_source.h"
 #include "experts/lend_region.h"
 #include "experts/mixed_model.h"
 #include "experts/placement.h"
+#include "experts/test_devices.h"
 
 namespace strata::test {
 namespace {
@@ -218,6 +220,17 @@ TEST(Placement, TheCacheTakesTheRestOfADeviceAndPromptsBorrowFromIt) {
   machine.options.cache_slots = 6;  // come before a ring
   EXPECT_EQ(machine.plan()->parts[0].slots.n_slots(), 6);
   EXPECT_TRUE(machine.plan()->parts[0].ring.empty());
+
+  // A device that can pay for the ring beside the slots that were asked for lends nothing, and has no region.
+  machine.options = {.source = SourceKind::kResident, .cache_slots = 6, .cache_min_slots = 1};
+  machine.parts = {device_part(budget_for(6 + experts::RingPlan::make(small_layout(), UINT64_MAX).n_places()))};
+  const PlacementPlan paid = machine.plan().value();
+  EXPECT_FALSE(paid.parts[0].ring.empty());
+  EXPECT_FALSE(paid.parts[0].borrowed);
+  EXPECT_EQ(paid.parts[0].lent_slots, 0);
+  EXPECT_EQ(paid.resident.blobs().size(), 10u);
+  machine.parts[0].budget_bytes--;
+  EXPECT_TRUE(machine.plan()->parts[0].borrowed);
 }
 
 TEST(Placement, ADeviceThatHasAllExpertsNeedsNoRing) {
@@ -398,6 +411,38 @@ RC_GTEST_PROP(Placement, BudgetsHoldAndEveryExpertIsSomewhere, ()) {
   check_places(machine, *plan);
   check_ram(machine, *plan);
   RC_ASSERT(placement_text(machine.input(), *plan) == placement_text(machine.input(), *machine.plan()));
+}
+
+// One arithmetic sizes both: what a cache lends for the ring of a plan is the region that the plan has counted, and
+// those of its experts that the plan says are in RAM too are in the copy.
+RC_GTEST_PROP(Placement, ALoanTakesTheRegionOfThePlan, ()) {
+  Machine machine = random_machine();
+  machine.options.prefill_borrow = true;
+  const Result<PlacementPlan> plan = machine.plan();
+  if (!plan.ok()) return;
+  TestDevice host(Where::kHost);
+  const auto stream = host.device().make_stream("test");
+  CountingSource source;
+  Stats stats;
+  for (const PartPlacement& part : plan->parts) {
+    if (!part.borrowed) continue;
+    const experts::CacheSpec spec{
+        .device = host.device(),
+        .stream = *stream,
+        .source = source,
+        .layout = machine.layout,
+        .stats = stats,
+        .min_slots = experts::slots_kept(part.slots.n_slots(), {.min_slots = machine.options.cache_min_slots})};
+    const auto cache = experts::ExpertCache::create(spec, part.slots).value();
+    const Result<experts::Loan> loan = cache->lend(part.ring.bytes());
+    RC_ASSERT(loan.ok());
+    RC_ASSERT(loan->n_slots == part.lent_slots);
+    RC_CLASSIFY(part.lent_in_ram < part.lent_slots, "cut");
+    if (plan->source != SourceKind::kResident) continue;
+    for (int64_t i = 0; i < part.lent_in_ram; i++) {
+      RC_ASSERT(plan->resident.has(part.slots.slots()[static_cast<size_t>(part.slots.n_slots() - 1 - i)].key));
+    }
+  }
 }
 
 RC_GTEST_PROP(Placement, WhatFitsGoesOnToFitWithMoreRam, ()) {
