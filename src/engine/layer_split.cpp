@@ -165,7 +165,8 @@ Result<std::vector<int>> parse_split(const std::string& text) {
     const auto [stop, error] = std::from_chars(at, end, count);
     if (error != std::errc() || count < 0 || (stop != end && *stop != ',')) {
       return Error{ErrorCode::kBadInput,
-                   format("--layer-split {}: numbers of layers are wanted, one for each device, separated by commas; or auto",
+                   format("--layer-split {}: numbers of layers are wanted, one for each device, separated by commas, "
+                          "or auto",
                           printable(text))};
     }
     counts.push_back(count);

@@ -1,11 +1,11 @@
 // The parts of a model one behind the other, each on a device of its own, and the steps on their way through them.
 //
 // Steps go in turns. In a turn every part computes the step that it holds, and at its end each step moves on to the
-// next part, so that the first one is free for another step: part i works on a chunk of a prompt while part i + 1 works
-// on the chunk before. One thread queues for all of them, a layer of each part in turn where layers stream, since queueing
-// those waits for layers before them; whatever queues at once runs beside. The end of a turn waits for all parts: then
-// one failure fails all that is on its way, nothing waits for a part that has failed, and between turns nothing is at
-// work on sequences, caches and loans.
+// next part, so that the first one is free for another step: part i works on a chunk of a prompt while part i + 1
+// works on the chunk before. One thread queues for all of them, a layer of each part in turn where layers stream, since
+// queueing those waits for layers before them; whatever queues at once runs beside. The end of a turn waits for all
+// parts: then one failure fails all that is on its way, nothing waits for a part that has failed, and between turns
+// nothing is at work on sequences, caches and loans.
 #pragma once
 
 #include <memory>

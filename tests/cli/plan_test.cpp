@@ -136,6 +136,26 @@ TEST_F(LargePlan, AVramBudgetIsALimitOfEachDevice) {
   EXPECT_THAT(on_cpu.error().message, HasSubstr("--ram-gib"));
 }
 
+TEST_F(LargePlan, LayersAreSharedOutAsAskedForOrAsIsFastest) {
+  const auto split = [](const char* text) {
+    return plan({{Key::kDevice, "sim:2x16GiB"}, {Key::kRamGib, "64"}, {Key::kLayerSplit, text}});
+  };
+  const auto asked = split("30,18");
+  ASSERT_TRUE(asked.ok()) << asked.error().message;
+  check_sums(*asked, {16 * kGiB, 16 * kGiB}, 64 * kGiB);
+  EXPECT_EQ(asked->request.parts[1].first_layer, 30);
+  const Result<cli::MeasuredRates> unmeasured = Error{ErrorCode::kNotFound, ""};
+  EXPECT_THAT(plan_text(*asked, unmeasured, ""), HasSubstr("| sim:1, layers 30 to 47 | weights |"));
+  EXPECT_THAT(plan_text(*asked, unmeasured, ""), HasSubstr("layer split 30,18, as asked for"));
+  EXPECT_THAT(plan_text(*split("auto"), unmeasured, ""), HasSubstr("as auto chooses"));
+  for (const char* bad : {"48", "24,25", "48,0", "16,16,16", "x"}) {
+    const auto refused = split(bad);
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_THAT(refused.error().message, HasSubstr("--layer-split"));
+    EXPECT_EQ(refused.error().code, ErrorCode::kBadInput);
+  }
+}
+
 TEST_F(LargePlan, WhatDoesNotFitIsRefused) {
   const auto small_ram = plan({{Key::kRamGib, "1"}});
   ASSERT_FALSE(small_ram.ok());
