@@ -2,13 +2,6 @@
 
 namespace strata::kernels::cuda {
 
-bool starts_early() {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 9;
-}
-
 void launch_matvec(const Product& p, int n_sms, cudaStream_t stream) {
   if (p.max_items == 0 || p.rows == 0) return;
   if (p.format == ActFormat::kNone) return launch_matvec_float(p, n_sms, stream);
