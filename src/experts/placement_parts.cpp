@@ -29,8 +29,8 @@ Result<SlotPlan> slots_beside(const PlacementInput& input, std::span<const Exper
 }
 
 // The ring through which prompts stream what the cache lacks: in slots that the cache lends, or in memory of its own
-// where that is left over or no slots may be lent; then it comes before slots that were not asked for. Where there is no
-// room for one, the part stays as it is.
+// where that is left over or no slots may be lent; then it comes before slots that were not asked for. Where there is
+// no room for one, the part stays as it is.
 Status add_ring(const PlacementInput& input, const PartNeeds& needs, std::span<const ExpertKey> ranking,
                 uint64_t others, PartPlacement& part) {
   const PlacementOptions& options = input.options;
