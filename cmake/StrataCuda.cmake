@@ -4,8 +4,7 @@
 
 set(STRATA_CUDA_TOOLKIT_MIN 13.0)
 set(STRATA_WITH_CUDA OFF)
-# AUTO is OFF here until the operations of CUDA devices are complete.
-if(STRATA_CUDA STREQUAL "ON")
+if(NOT STRATA_CUDA STREQUAL "OFF")
   find_program(STRATA_NVCC nvcc PATHS /usr/local/cuda/bin)
   set(STRATA_NVCC_VERSION none)
   if(STRATA_NVCC)

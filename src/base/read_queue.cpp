@@ -104,7 +104,7 @@ void ReadQueue::submit(std::span<const BlockRead> batch, Urgency urgency) {
 void ReadQueue::expedite(uint64_t tag) {
   const LockGuard lock(mutex_);
   const auto is_of_job = [&](const Read& read) {
-    return std::any_of(read.plan.wanted.begin(), read.plan.wanted.end(), [&](const BlockRead& w) { return w.tag == tag; });
+    return std::ranges::any_of(read.plan.wanted, [&](const BlockRead& w) { return w.tag == tag; });
   };
   auto& likely = lines_[static_cast<size_t>(Urgency::kLikely)];
   for (auto at = likely.begin(); at != likely.end();) {

@@ -1,5 +1,5 @@
-// Goal: bench/compare.sh, startup.sh and drive.sh put the right numbers into their tables and go on when a rival fails. The
-// rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh and drive.sh put the right numbers into their tables and go on when a rival
+// fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -126,8 +126,9 @@ TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
 TEST_F(BenchScripts, DecodingFromTheDriveIsHeldAgainstTheDrive) {
   write_file(dir_.file("rate"), "10");
   const std::string ours = script("ours", "rate=" + dir_.file("rate") + R"(
-    [ "$2" = system ] && { n=$(($(cat $rate) + 20)); echo $n > $rate; echo "{\"drive\": {\"bytes_per_second\": $n}}"; } &&
-      exit
+    if [ "$2" = system ]; then
+      n=$(($(cat $rate) + 20)); echo $n > $rate; echo "{\"drive\": {\"bytes_per_second\": $n}}"; exit
+    fi
     echo '{"tests": [{"tokens_per_second": {"median": 3}, "drive_bytes_per_token": 10}]}')");
   const Outcome outcome = shell({STRATA_BENCH_DIR "/drive.sh", tiny_model(), "--strata", ours, "--rounds", "2"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

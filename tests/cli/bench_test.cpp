@@ -101,8 +101,8 @@ TEST(Bench, JsonOfAModel) {
   ASSERT_EQ(tests.size(), 2u);
   for (const Json& test : tests) {
     EXPECT_EQ(keys_of(test), (std::vector<std::string>{"bytes_per_second", "bytes_per_token", "drive_bytes_per_token",
-                                                       "durations_ns", "n_gen", "n_prompt", "share_of_read_ceiling", "test", "threads",
-                                                       "tokens_per_second"}));
+                                                       "durations_ns", "n_gen", "n_prompt", "share_of_read_ceiling",
+                                                       "test", "threads", "tokens_per_second"}));
     EXPECT_EQ(test.at("durations_ns").size(), 2u);
     const Json& speed = test.at("tokens_per_second");
     EXPECT_LE(speed.at("min"), speed.at("median"));
