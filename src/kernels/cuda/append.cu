@@ -23,45 +23,53 @@ __global__ void angles(AnglesArgs a, LiveRows rows) {
   }
 }
 
-// One head in place, by one warp.
-__device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, const float* cos, int lane) {
+// One head in place, by one warp, which also leaves it in `held`: key_dim floats of shared memory.
+__device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, const float* cos, int lane,
+                              float* held) {
   const int dim = a.kv.key_dim;
-  if (gain != nullptr) {
-    float squares = 0;
-    for (int i = lane; i < dim; i += kWarp) squares = fmaf(x[i], x[i], squares);
-    const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
-    for (int i = lane; i < dim; i += kWarp) x[i] = x[i] * factor * gain[i];
-    __syncwarp();
+  float squares = 0;
+  for (int i = lane; i < dim; i += kWarp) {
+    held[i] = x[i];
+    squares = fmaf(held[i], held[i], squares);
   }
+  if (gain != nullptr) {
+    const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
+    for (int i = lane; i < dim; i += kWarp) held[i] = held[i] * factor * gain[i];
+  }
+  __syncwarp();
   const float* sin = cos + a.n_pairs;
   for (int p = lane; p < a.n_pairs; p += kWarp) {
     const int first = a.interleaved ? 2 * p : p;
     const int second = a.interleaved ? 2 * p + 1 : p + a.n_pairs;
-    const float u = x[first], v = x[second];
-    x[first] = u * cos[p] - v * sin[p];
-    x[second] = u * sin[p] + v * cos[p];
+    const float u = held[first], v = held[second];
+    held[first] = u * cos[p] - v * sin[p];
+    held[second] = u * sin[p] + v * cos[p];
   }
   __syncwarp();
+  for (int i = lane; i < dim; i += kWarp) x[i] = held[i];
 }
 
 // A warp for each head: of the queries, then of the keys, then of the values.
 __global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
   start_kernel_behind();
+  extern __shared__ float heads[];  // [kWarps][key_dim]
   const int64_t row = blockIdx.x;
-  if (row >= *rows.live) return;
-  const int lane = threadIdx.x % kWarp;
-  const int head = static_cast<int>(blockIdx.y) * kWarps + threadIdx.x / kWarp;
+  const int32_t live = *rows.live, slot = a.places.slots[row];  // three loads at once
+  const int64_t position = a.places.positions[row];
+  if (row >= live) return;
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int head = static_cast<int>(blockIdx.y) * kWarps + warp;
   const float* cos = a.cos_sin + row * a.cos_sin_stride;
-  if (head < a.n_heads) {
-    return norm_and_rope(a, a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm, cos, lane);
-  }
   const KvCache& kv = a.kv;
+  float* held = heads + warp * kv.key_dim;
+  if (head < a.n_heads) {
+    return norm_and_rope(a, a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm, cos, lane, held);
+  }
   const int of_kv = (head - a.n_heads) % kv.n_kv_heads;
-  const int64_t token = token_at(a.places, kv, a.places.slots[row], a.places.positions[row]);
+  const int64_t token = token_at(a.places, kv, slot, position);
   if (head < a.n_heads + kv.n_kv_heads) {
-    float* k = a.k + row * a.k_stride + int64_t{of_kv} * kv.key_dim;
-    norm_and_rope(a, k, a.k_norm, cos, lane);
-    store_head(kv.type, k, kv.key_dim, kv.k + token * kv.k_token_bytes + of_kv * kv.k_head_bytes, lane);
+    norm_and_rope(a, a.k + row * a.k_stride + int64_t{of_kv} * kv.key_dim, a.k_norm, cos, lane, held);
+    store_head(kv.type, held, kv.key_dim, kv.k + token * kv.k_token_bytes + of_kv * kv.k_head_bytes, lane);
   } else if (head < a.n_heads + 2 * kv.n_kv_heads) {
     const float* v = a.v + row * a.v_stride + int64_t{of_kv} * kv.value_dim;
     store_head(kv.type, v, kv.value_dim, kv.v + token * kv.v_token_bytes + of_kv * kv.v_head_bytes, lane);
@@ -78,7 +86,8 @@ void launch_append(const AppendArgs& args, const LiveRows& rows, cudaStream_t st
   if (rows.rows == 0) return;
   const int heads = args.n_heads + 2 * args.kv.n_kv_heads;
   const dim3 grid(static_cast<unsigned>(rows.rows), static_cast<unsigned>((heads + kWarps - 1) / kWarps));
-  append<<<grid, kWarps * kWarp, 0, stream>>>(args, rows);
+  const size_t shared = static_cast<size_t>(kWarps * args.kv.key_dim) * sizeof(float);
+  append<<<grid, kWarps * kWarp, shared, stream>>>(args, rows);
 }
 
 }  // namespace strata::kernels::cuda

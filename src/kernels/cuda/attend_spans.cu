@@ -9,19 +9,21 @@
 namespace strata::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;
+constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kHeads = 8;      // queries of a block
 constexpr int kChunk = 128;    // elements of values that a warp sums at once, four to a lane
 constexpr int kShortest = 64;  // positions of a span
 constexpr int kLongest = 512;
-constexpr int kSpansWanted = 128;  // of a full context, so that few rows fill the device
+constexpr int kSpansWanted = 128;  // of a row, so that few rows fill the device
 // Rows computed at a time: their spans' states are to stay small beside the cache.
 constexpr int64_t kSliceRows = 32;
 
+// How contexts are cut: the length of a row's spans depends on its own position only.
 struct Spans {
-  int length;       // positions
-  int64_t max;      // a row can see at most
+  int longest;      // positions of a span
+  int wanted;       // spans of a row, at most, when it sees its whole context
+  int64_t max;      // spans that a row can see, at most
   int head_groups;  // blocks for the queries of a KV head
 };
 
@@ -35,14 +37,20 @@ size_t shared_bytes(const AttendArgs& a, int length) {
 Spans spans_of(const AttendArgs& a) {
   constexpr size_t kSharedBytes = 46 * 1024;
   const int64_t context = a.places.max_blocks * a.kv.block_tokens;
-  const int64_t even = (context + kSpansWanted - 1) / kSpansWanted;
   Spans s{};
-  s.length = static_cast<int>(std::clamp<int64_t>((even + kShortest - 1) / kShortest * kShortest, kShortest, kLongest));
-  while (s.length > kShortest && shared_bytes(a, s.length) > kSharedBytes) s.length -= kShortest;
-  s.max = (context + s.length - 1) / s.length;
-  if (a.window > 0) s.max = std::min(s.max, (a.window + s.length - 2) / s.length + 1);
+  s.longest = kLongest;
+  while (s.longest > kShortest && shared_bytes(a, s.longest) > kSharedBytes) s.longest -= kShortest;
+  s.wanted = static_cast<int>(std::max<int64_t>(kSpansWanted, (context + s.longest - 1) / s.longest));
+  s.max = std::min<int64_t>(s.wanted, (context + kShortest - 1) / kShortest);
+  if (a.window > 0) s.max = std::min(s.max, (a.window + kShortest - 2) / kShortest + 1);
   s.head_groups = (a.n_heads / a.kv.n_kv_heads + kHeads - 1) / kHeads;
   return s;
+}
+
+// Positions of the spans of a row.
+__device__ __forceinline__ int span_length(const Spans& s, int64_t position) {
+  const int even = static_cast<int>(position / s.wanted) + 1;
+  return min(s.longest, (even + kShortest - 1) / kShortest * kShortest);
 }
 
 // A softmax over a span: its sum of exponents over the maximum, and the weighted sum of values.
@@ -128,7 +136,7 @@ __device__ void soften_span(const AttendArgs& a, int n_heads, int n, float* scor
   }
 }
 
-// Weighted sums of kChunk elements of the values, every fourth position by each warp; the warps' sums are added in
+// Weighted sums of kChunk elements of the values, every kWarps-th position by each warp; the warps' sums are added in
 // order. `partial`: [kWarps][kHeads][kChunk].
 __device__ void sum_values(const AttendArgs& a, const float* weights, int n_heads, const int32_t* tokens, int n,
                            size_t head_offset, int first_element, float* partial, float* states, const Spans& s,
@@ -141,9 +149,12 @@ __device__ void sum_values(const AttendArgs& a, const float* weights, int n_head
     for (int t = warp; t < n; t += kWarps) {
       const uint8_t* value = a.kv.v + tokens[t] * a.kv.v_token_bytes + head_offset;
       const float4 v = four_elements(a.kv.type, value, i, a.kv.value_dim);
+      const float4 low = *reinterpret_cast<const float4*>(weights + t * kHeads);
+      const float4 high = *reinterpret_cast<const float4*>(weights + t * kHeads + 4);
+      const float weight[kHeads] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
       for (int h = 0; h < kHeads; h++) {
-        const float w = weights[t * kHeads + h];
+        const float w = weight[h];
         acc[h].x = fmaf(w, v.x, acc[h].x);
         acc[h].y = fmaf(w, v.y, acc[h].y);
         acc[h].z = fmaf(w, v.z, acc[h].z);
@@ -169,7 +180,7 @@ __device__ __forceinline__ int64_t first_visible(const AttendArgs& a, int64_t po
   return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
 }
 
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 2)
     attend_span(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, int64_t first_row, float* states) {
   extern __shared__ float4 shared[];
   const int64_t row = first_row + blockIdx.z;
@@ -177,9 +188,10 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int64_t position = a.places.positions[row];
   if (row >= live) return;
   const int64_t visible = first_visible(a, position);
-  const int64_t span = visible / s.length + blockIdx.x;
-  const int64_t begin = visible > span * s.length ? visible : span * s.length;
-  const int64_t end = position + 1 < (span + 1) * s.length ? position + 1 : (span + 1) * s.length;
+  const int length = span_length(s, position);
+  const int64_t span = visible / length + blockIdx.x;
+  const int64_t begin = visible > span * length ? visible : span * length;
+  const int64_t end = position + 1 < (span + 1) * length ? position + 1 : (span + 1) * length;
   if (begin >= end) return;
   const int n = static_cast<int>(end - begin);
   const int group = a.n_heads / a.kv.n_kv_heads;
@@ -192,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   float* queries = reinterpret_cast<float*>(shared);
   float* partial = queries + kHeads * width;
   float* scores = partial + kWarps * kHeads * kChunk;
-  auto* tokens = reinterpret_cast<int32_t*>(scores + kHeads * s.length);
+  auto* tokens = reinterpret_cast<int32_t*>(scores + kHeads * s.longest);
   find_tokens(a, kv_head, begin, n, slot, tokens);
   for (int e = threadIdx.x; e < kHeads * width; e += kThreads) {
     const int h = e / width, i = e % width;
@@ -239,7 +251,8 @@ __global__ void __launch_bounds__(kJoinThreads)
   const int32_t live = *rows.live;
   const int64_t position = a.places.positions[row];
   if (row >= live) return;
-  const int n = static_cast<int>(position / s.length - first_visible(a, position) / s.length + 1);
+  const int length = span_length(s, position);
+  const int n = static_cast<int>(position / length - first_visible(a, position) / length + 1);
   const bool has_sink = a.sinks != nullptr;
   float maximum = has_sink ? a.sinks[head] : -__builtin_inff();
   for (int i = threadIdx.x; i < n; i += kJoinThreads) {
@@ -290,7 +303,7 @@ void launch_attend_spans(const AttendArgs& a, const LiveRows& rows, void* worksp
   for (int64_t first = 0; first < rows.rows; first += kSliceRows) {
     const auto n = static_cast<unsigned>(std::min(kSliceRows, rows.rows - first));
     const dim3 blocks(static_cast<unsigned>(s.max), static_cast<unsigned>(a.kv.n_kv_heads * s.head_groups), n);
-    attend_span<<<blocks, kThreads, shared_bytes(a, s.length), stream>>>(a, rows, s, first, states);
+    attend_span<<<blocks, kThreads, shared_bytes(a, s.longest), stream>>>(a, rows, s, first, states);
     const dim3 heads(n, static_cast<unsigned>(a.n_heads));
     join_spans<<<heads, kJoinThreads, static_cast<size_t>(s.max) * sizeof(float), stream>>>(a, rows, s, first, states);
   }

@@ -26,6 +26,7 @@ __device__ void load_columns(const Product& p, const Tile& tile, int first, int6
     return;
   }
   const float* x = first + edge < tile.n ? p.x + tile.item(first + edge) / p.x_share * p.x_stride : nullptr;
+#pragma unroll 16
   for (int i = 0; i < kUnitCols; i++) {
     const int64_t col = c0 + part * kUnitCols + i;
     s.x[(part * kUnitCols + i) * kStride + edge] = x != nullptr && col < p.cols ? x[col] : 0;

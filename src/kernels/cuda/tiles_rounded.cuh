@@ -24,7 +24,8 @@ struct TileShared {
   float offsets[F::kOffset ? kWeightRows * (kScales + 1) : 1];
   alignas(8) float d[kTileCols / 32 * kTileItems];  // [32 columns][activation row]
   alignas(8) float sums[F::kOffset ? kScales * kTileItems : 1];  // [columns of a scale][activation row]
-  int64_t items[kTileItems];  // of the tile; -1 behind its last
+  int64_t items[kTileItems];       // of the tile; -1 behind its last
+  const int8_t* rows[kTileItems];  // where each activation row is in the workspace; null behind the last
 };
 
 // Steps that weights are asked for ahead of their loads.
@@ -70,33 +71,38 @@ __device__ void load_tile_weights(const Product& p, const uint8_t* weights, int6
   }
 }
 
-// Activation row j of the tile in the workspace, or null. With `twice` an item has two.
+// Finds the items of the tile and their activation rows, of which an item has two with `twice`.
 template <class F>
-__device__ __forceinline__ bool tile_row(const Product& p, const TileShared<F>& s, void* workspace, int j,
-                                         RoundedRow& row) {
-  const int64_t item = s.items[p.twice ? j / 2 : j];
-  if (item < 0) return false;
-  const int64_t x = item / p.x_share;
-  row = rounded_row(workspace, p.cols, p.twice ? 2 * x + j % 2 : x);
-  return true;
+__device__ void find_rows(const Product& p, const Tile& tile, void* workspace, TileShared<F>& s) {
+  for (int j = threadIdx.x; j < kTileItems; j += kTileThreads) {
+    s.items[j] = j < tile.n ? tile.item(j) : -1;
+    const int i = p.twice ? j / 2 : j;
+    s.rows[j] = nullptr;
+    if (i >= tile.n) continue;
+    const int64_t x = tile.item(i) / p.x_share;
+    s.rows[j] = rounded_row(workspace, p.cols, p.twice ? 2 * x + j % 2 : x).codes;
+  }
 }
 
 // The first `n` activation rows; what is behind them is not looked at.
 template <class F>
-__device__ void load_tile_codes(const Product& p, void* workspace, int64_t c0, int n, TileShared<F>& s) {
+__device__ void load_tile_codes(const Product& p, int64_t c0, int n, TileShared<F>& s) {
   constexpr int kPieces = kTileCols / 16;
+  const int64_t padded = padded_cols(p.cols);
 #pragma unroll 4
   for (int i = threadIdx.x; i < n * kPieces; i += kTileThreads) {
     const int j = i / kPieces, piece = i % kPieces;
     uint4 codes = make_uint4(0, 0, 0, 0);
     float d = 0, sum = 0;
-    RoundedRow row;
-    if (tile_row(p, s, workspace, j, row)) {
-      codes = *reinterpret_cast<const uint4*>(row.codes + c0 + 16 * piece);
-      d = row.d[(c0 + 16 * piece) / 32];
+    const int8_t* row = s.rows[j];
+    if (row != nullptr) {
+      const auto* scales = reinterpret_cast<const float*>(row + padded);
+      codes = *reinterpret_cast<const uint4*>(row + c0 + 16 * piece);
+      d = scales[(c0 + 16 * piece) / 32];
       if (F::kOffset) {
-        sum = row.sums[c0 / 16 + piece];
-        if (F::kGroup == 32 && piece % 2 == 0) sum += row.sums[c0 / 16 + piece + 1];
+        const float* sums = scales + padded / 32 + c0 / 16 + piece;
+        sum = sums[0];
+        if (F::kGroup == 32 && piece % 2 == 0) sum += sums[1];
       }
     }
     *reinterpret_cast<uint4*>(s.codes + j * kCodeStride + 16 * piece) = codes;
@@ -204,13 +210,14 @@ __device__ void finish_tile(const Product& p, const uint8_t* memory, const TileS
 }
 
 template <class F>
-__global__ void __launch_bounds__(kTileThreads) tiles_rounded(const __grid_constant__ Product p, void* workspace) {
+__global__ void __launch_bounds__(kTileThreads)
+    tiles_rounded(const __grid_constant__ Product p, void* workspace, int tile_items) {
   __shared__ TileShared<F> s;
-  const Tile tile = tile_at(p, blockIdx.y, p.twice ? kTileItems / 2 : kTileItems);
+  const Tile tile = tile_at(p, blockIdx.y, tile_items);
   if (tile.n == 0) return;
   const int64_t row0 = int64_t{blockIdx.x} * kWeightRows;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  for (int i = threadIdx.x; i < kTileItems; i += kTileThreads) s.items[i] = i < tile.n ? tile.item(i) : -1;
+  find_rows(p, tile, workspace, s);
   const int n8 = ((p.twice ? 2 * tile.n : tile.n) + 7) / 8;
   const uint8_t* weights = tile.memory + p.parts[0].offset;
   for (int i = 0; i < kTileAhead; i++) prefetch_tile<F>(p, weights, row0, i * kTileCols);
@@ -219,7 +226,7 @@ __global__ void __launch_bounds__(kTileThreads) tiles_rounded(const __grid_const
     __syncthreads();
     prefetch_tile<F>(p, weights, row0, c0 + kTileAhead * kTileCols);
     load_tile_weights<F>(p, weights, row0, c0, s);
-    load_tile_codes<F>(p, workspace, c0, (n8 + 1) / 2 * 16, s);
+    load_tile_codes<F>(p, c0, (n8 + 1) / 2 * 16, s);
     __syncthreads();
     multiply_tile<F>(s, warp, lane, n8, acc);
   }
@@ -228,9 +235,16 @@ __global__ void __launch_bounds__(kTileThreads) tiles_rounded(const __grid_const
 
 template <class F>
 void launch_tiles_rounded(const Product& p, void* workspace, cudaStream_t stream) {
-  const int64_t tiles = max_tiles(p, p.twice ? kTileItems / 2 : kTileItems);
-  const dim3 grid(static_cast<unsigned>((p.rows + kWeightRows - 1) / kWeightRows), static_cast<unsigned>(tiles));
-  tiles_rounded<F><<<grid, kTileThreads, 0, stream>>>(p, workspace);
+  const int64_t row_blocks = (p.rows + kWeightRows - 1) / kWeightRows;
+  // Items of an expert's tiles are fixed by the sort. Else, with few blocks, smaller tiles fill the device: weights are
+  // unpacked more often then, by multiprocessors that had nothing to do.
+  constexpr int64_t kBlocksWanted = 512;
+  const int of_item = p.twice ? 2 : 1;
+  int tile_items = kTileItems / of_item;
+  const auto too_few = [&] { return row_blocks * max_tiles(p, tile_items) < kBlocksWanted; };
+  while (p.experts.slot_of == nullptr && tile_items * of_item > 16 && too_few()) tile_items /= 2;
+  const dim3 grid(static_cast<unsigned>(row_blocks), static_cast<unsigned>(max_tiles(p, tile_items)));
+  tiles_rounded<F><<<grid, kTileThreads, 0, stream>>>(p, workspace, tile_items);
 }
 
 }  // namespace strata::kernels::cuda
