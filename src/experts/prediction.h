@@ -19,7 +19,7 @@ struct MachineRates {
 inline constexpr double kProductShare = 0.75;
 // What steps that read experts from files reach of the rate at which the drive gives scattered pieces to somebody who
 // does nothing else: measured in the same way (bench/results/tiers.md).
-inline constexpr double kDriveShare = 0.6;
+inline constexpr double kDriveShare = 0.88;
 
 // What a token computed alone reads.
 struct TokenNeeds {
