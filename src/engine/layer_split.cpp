@@ -64,7 +64,8 @@ class Chooser {
     const auto head = static_cast<double>(last == n_layers_ ? input_.last_bytes : 0);
     const uint64_t held = to.weights_bytes - from.weights_bytes + to.state_bytes - from.state_bytes +
                           (first == 0 ? input_.first_bytes : 0) + (last == n_layers_ ? input_.last_bytes : 0) +
-                          device.fixed_bytes;
+                          device.fixed_bytes + (first > 0 ? device.received_bytes : 0) +
+                          (last == n_layers_ ? device.head_bytes : 0);
     if (held > device.budget_bytes) return std::nullopt;
     const auto experts = static_cast<double>(to.experts_bytes - from.experts_bytes);
     const auto used = static_cast<double>(to.used_bytes - from.used_bytes);

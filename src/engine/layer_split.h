@@ -30,7 +30,9 @@ struct SplitLayer {
 
 struct SplitDevice {
   uint64_t budget_bytes = 0;
-  uint64_t fixed_bytes = 0;  // of step buffers and the like, whichever layers it has
+  uint64_t fixed_bytes = 0;     // of step buffers and the like, whichever layers it has
+  uint64_t received_bytes = 0;  // of what it is handed, unless it has the first layer
+  uint64_t head_bytes = 0;      // of buffers of the head, if it has the last layer
   DeviceRates rates;
 };
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file_sim.h"
 #include "cli/large_model.h"
+#include "cli/models.h"
 #include "cli/plan/model_plan.h"
 #include "cli/program.h"
 
@@ -200,6 +201,17 @@ TEST_F(PlanProgram, PrintsATableReasonsAndTheSpeed) {
   EXPECT_THAT(told.out, HasSubstr("RAM 16.0 GB/s with 2 threads (2024-02-29)"));
   EXPECT_THAT(told.out, HasSubstr("drive 2.00 GB/s (/models/some.gguf, 2024-03-01)"));
   EXPECT_EQ(strata_with_cache(args).out, told.out);
+}
+
+// Small weights share large pieces of memory, so a layer alone seems larger than it is.
+TEST_F(PlanProgram, AutoLeavesDevicesOutThatAreTooSmall) {
+  for (const auto& [device, split] : {std::pair{"sim:64MiB,20MiB", "8,0"}, std::pair{"sim:1MiB,64MiB", "0,8"},
+                                      std::pair{"sim:64MiB,8MiB,8MiB", "8,0,0"}}) {
+    const Outcome outcome =
+        call({.args = {"plan", demo_model(), "--act", "f32", "--kv-type", "f32", "--device", device}});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("layer split " + std::string(split) + ", as auto chooses"));
+  }
 }
 
 TEST_F(PlanProgram, SaysWhyItCannotTellTheSpeed) {

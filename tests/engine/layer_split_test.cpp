@@ -25,7 +25,7 @@ constexpr SplitLayer kLayer{
 
 SplitDevice device(double gib) {
   const auto bytes = static_cast<uint64_t>(gib * static_cast<double>(kGiB));
-  return {.budget_bytes = bytes, .fixed_bytes = 10 * kMiB, .rates = {}};
+  return {.budget_bytes = bytes, .fixed_bytes = 10 * kMiB, .received_bytes = 0, .head_bytes = 0, .rates = {}};
 }
 SplitDevice with_link(SplitDevice device, double bytes_per_s) {
   device.rates.link_bytes_per_s = bytes_per_s;
@@ -101,6 +101,8 @@ SplitInput random_input(std::vector<SplitLayer>& layers, std::vector<SplitDevice
     const auto rate = [&] { return static_cast<double>(up_to(1000)); };
     d = {.budget_bytes = up_to(3000),
          .fixed_bytes = up_to(50),
+         .received_bytes = up_to(20),
+         .head_bytes = up_to(20),
          .rates = {.memory_bytes_per_s = rate(), .link_bytes_per_s = rate(), .flops_per_s = 1000 * rate()}};
   }
   return {.layers = layers,
@@ -123,9 +125,9 @@ RC_GTEST_PROP(LayerSplit, EveryLayerIsSomewhereInMemoryThatHasRoom, ()) {
     size_t layer = 0;
     for (size_t d = 0; d < devices.size(); d++) {
       if (all->counts[d] == 0) continue;
-      uint64_t held = devices[d].fixed_bytes + (layer == 0 ? input.first_bytes : 0);
+      uint64_t held = devices[d].fixed_bytes + (layer == 0 ? input.first_bytes : devices[d].received_bytes);
       for (int i = 0; i < all->counts[d]; i++, layer++) held += layers[layer].weights_bytes + layers[layer].state_bytes;
-      if (layer == layers.size()) held += input.last_bytes;
+      if (layer == layers.size()) held += input.last_bytes + devices[d].head_bytes;
       RC_ASSERT(held <= devices[d].budget_bytes);
     }
   }

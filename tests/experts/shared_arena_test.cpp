@@ -202,6 +202,27 @@ TEST_P(SharedArena, LeavesFilesOfOthersAlone) {
   }
 }
 
+// Zeros in front prove nothing; only a whole page of nothing else is what a loader leaves that ended too soon.
+TEST_P(SharedArena, FilesThatBeginWithZerosAreLeftAloneToo) {
+  if (GetParam() != "/dev/shm") GTEST_SKIP() << "hugetlbfs takes no writes";
+  for (const uint64_t length : {uint64_t{1}, uint64_t{4096}, kSharedPage, 2 * kSharedPage}) {
+    for (const bool written : {false, true}) {
+      SCOPED_TRACE(testing::Message() << length << " bytes, written " << written);
+      std::filesystem::remove(folder_.arena());
+      std::string bytes(length, '\0');
+      if (written) bytes.back() = 'x';
+      std::ofstream(folder_.arena(), std::ios::binary) << bytes;
+      InProcess engine("a", folder_.arena());
+      if (length == kSharedPage && !written) {
+        EXPECT_TRUE(engine.ok()) << engine.message();
+        continue;
+      }
+      expect_error(engine.source, ErrorCode::kBadInput, {"is no arena of experts"});
+      EXPECT_EQ(file_state(folder_.arena())->bytes, length);
+    }
+  }
+}
+
 // Time is the test's, so that ten minutes pass at once.
 TEST_P(SharedArena, AWaiterLosesItsPatience) {
   auto holder = *SharedFile::create(folder_.arena()).value();

@@ -62,8 +62,12 @@ const char* kind_text(Kind kind) {
 }
 
 Kind kind_of(HeaderBytes header, SharedFile::Size size, const Identity& wanted) {
-  // A loader makes the header's page before it writes there, and may end in between.
-  if (is_zero(header)) return size.bytes <= kHeaderBytes ? Kind::kUnfinished : Kind::kNoArena;
+  // A loader makes the header's page before it writes there, and may end in between. A file that only begins with zeros
+  // is somebody else's.
+  if (is_zero(header)) {
+    const bool whole_page = size.bytes == kHeaderBytes && header.size() == kHeaderBytes;
+    return size.bytes == 0 || whole_page ? Kind::kUnfinished : Kind::kNoArena;
+  }
   if (header.size() < sizeof kMagic || std::memcmp(header.data(), kMagic, sizeof kMagic) != 0) return Kind::kNoArena;
   if (header.size() < kHeaderRead) return Kind::kDamaged;
   if (load_le<uint32_t>(header.data() + kFormatAt) != kFormat) return Kind::kOtherFormat;

@@ -51,7 +51,7 @@ class Opening {
   Seen load();
   Seen discard();
   Result<Opened> attach();
-  Result<std::vector<std::byte>> read_header() const;
+  Result<std::vector<std::byte>> read_header(size_t bytes = kHeaderRead) const;
 
   // The first failure is what is reported; what follows only puts things in order.
   Seen fail(Error error, Seen seen = Seen::kError) {
@@ -185,18 +185,18 @@ Error Opening::stuck(const LoaderState& loader) const {
                         who, loader.published ? "opening" : "loading", spec_.timeout_s, what));
 }
 
-Result<std::vector<std::byte>> Opening::read_header() const {
-  std::vector<std::byte> header(kHeaderRead);
+Result<std::vector<std::byte>> Opening::read_header(size_t bytes) const {
+  std::vector<std::byte> header(bytes);
   ASSIGN_OR_RETURN(const size_t n, file_->read(0, header));
   header.resize(n);
   return header;
 }
 
 Seen Opening::inspect() {
-  const Result<std::vector<std::byte>> header = read_header();
-  if (!header.ok()) return fail(header.error());
   const Result<SharedFile::Size> size = file_->size();
   if (!size.ok()) return fail(size.error());
+  const Result<std::vector<std::byte>> header = read_header(size->bytes == kHeaderBytes ? kHeaderBytes : kHeaderRead);
+  if (!header.ok()) return fail(header.error());
   size_ = *size;
   kind_ = kind_of(*header, size_, identity_);
   switch (kind_) {
