@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "engine/golden_check.h"
+#include "engine/sim_support.h"
 #include "support/golden.h"
 
 namespace strata::test {
@@ -18,17 +19,6 @@ using engine::Engine;
 using engine::EngineConfig;
 using experts::ExpertKey;
 using experts::ExpertProfile;
-
-std::unique_ptr<gguf::Model> open_golden(const GoldenModel& golden) {
-  return gguf::Model::open(golden.path, real_file_system()).value();
-}
-
-int64_t n_experts(const GoldenModel& golden) {
-  const auto model = open_golden(golden);
-  const model::ArchInfo* info = model::find_architecture(*model).value();
-  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
-  return int64_t{hp.n_layers} * hp.route.n_experts;
-}
 
 // Every step decides.
 EngineConfig adapting(EngineConfig config, int64_t slots) {
@@ -84,13 +74,13 @@ TEST_P(AdaptingGolden, GivesTheBitsOfCpu) {
 
 // Chunks of 7 rows stream, and borrow what they stream through: moves wait for the loan's end.
 TEST_P(AdaptingGolden, LoansAndMovesTakeTurns) {
-  EngineConfig config = adapting_sim(experts_ / 2, 5);
-  config.stream_rows = 7;
-  EXPECT_EQ(swaps_of(config, Cut::kChunksOf7), 0) << "the loan lasts as long as the prompts";
-  config.prefill_borrow = false;
-  EXPECT_GT(swaps_of(config, Cut::kChunksOf7), 5);
-  config.prefill_borrow = true;
-  EXPECT_GT(swaps_of(config, Cut::kBatchOfThree), 0) << "single rows come between the chunks";
+  EngineConfig roomy = adapting_sim(experts_ / 2, 5);
+  roomy.stream_rows = 7;
+  const EngineConfig borrows = lending(roomy, golden_);
+  EXPECT_EQ(swaps_of(borrows, Cut::kChunksOf7), 0) << "the loan lasts as long as the prompts";
+  EXPECT_GT(swaps_of(borrows, Cut::kBatchOfThree), 0) << "single rows come between the chunks";
+  roomy.prefill_borrow = false;
+  EXPECT_GT(swaps_of(roomy, Cut::kChunksOf7), 5);
 }
 
 TEST_P(AdaptingGolden, ACacheOnCpuAdaptsToo) {
