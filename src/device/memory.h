@@ -49,6 +49,7 @@ class Memory {
   size_t bytes() const { return bytes_; }
   // A host pointer on the host and simulated devices and for host memory; a device pointer on cuda.
   std::byte* address() const { return address_; }
+  bool holds(size_t offset, size_t bytes) const { return offset <= bytes_ && bytes <= bytes_ - offset; }
   // Null on devices that check nothing.
   AccessObserver* observer() const { return observer_; }
 

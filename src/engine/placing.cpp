@@ -71,12 +71,20 @@ struct Run {
   int first, last;
 };
 
+bool has_cache(const PlacingSpec& spec, const PlannedDevice& device) {
+  return spec.config.expert_cache.value_or(device.on_host ? 0 : 1) > 0;
+}
+
+Result<model::PartBytes> part_bytes(const PlacingSpec& spec, const experts::ExpertLayout& layout, const Run& run) {
+  const PlannedDevice& device = spec.devices[run.device];
+  return model::Part::measure(spec.model, spec.arch, spec.hp, run.first, run.last,
+                              measured_options(spec, layout, device.on_host, has_cache(spec, device)));
+}
+
 Result<experts::PartNeeds> measure_part(const PlacingSpec& spec, const experts::ExpertLayout& layout, const Run& run) {
   const PlannedDevice& device = spec.devices[run.device];
-  const bool cached = spec.config.expert_cache.value_or(device.on_host ? 0 : 1) > 0;
-  ASSIGN_OR_RETURN(const model::PartBytes bytes,
-                   model::Part::measure(spec.model, spec.arch, spec.hp, run.first, run.last,
-                                        measured_options(spec, layout, device.on_host, cached)));
+  const bool cached = has_cache(spec, device);
+  ASSIGN_OR_RETURN(const model::PartBytes bytes, part_bytes(spec, layout, run));
   // As if there were a resident copy: the buffers of exchanges are few.
   const bool adapts = cached && spec.config.adapt_every > 0;
   const uint64_t swaps = adapts ? Adaptation::bytes_needed(layout, true) : 0;
@@ -114,35 +122,32 @@ uint64_t tensor_bytes(const gguf::Model& model, const char* name) {
 Result<std::vector<SplitLayer>> split_layers_of(const PlacingSpec& spec, const experts::ExpertLayout& layout,
                                                 uint64_t embedding_bytes, uint64_t head_bytes) {
   std::vector<SplitLayer> layers;
-  uint64_t sum = 0;
   for (int l = 0; l < spec.hp.n_layers; l++) {
-    ASSIGN_OR_RETURN(const experts::PartNeeds needs, measure_part(spec, layout, {0, l, l + 1}));
+    ASSIGN_OR_RETURN(const model::PartBytes bytes, part_bytes(spec, layout, {0, l, l + 1}));
     const uint64_t ends = (l == 0 ? embedding_bytes : 0) + (l + 1 == spec.hp.n_layers ? head_bytes : 0);
     const experts::LayerLayout& layer = layout.layer(l);
-    layers.push_back({.weights_bytes = needs.weights_bytes - std::min(needs.weights_bytes, ends),
-                      .state_bytes = needs.state_bytes,
+    layers.push_back({.weights_bytes = bytes.tensors - std::min(bytes.tensors, ends),
+                      .state_bytes = bytes.state,
                       .experts_bytes = layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts),
                       .used_bytes = layer.blob_bytes() * static_cast<uint64_t>(spec.hp.route.n_used)});
-    sum += layers.back().weights_bytes;
   }
-  // Small weights share memory that is taken in large pieces: a layer alone takes a whole piece, together they don't.
-  ASSIGN_OR_RETURN(const experts::PartNeeds whole, measure_part(spec, layout, {0, 0, spec.hp.n_layers}));
-  const uint64_t shared = (sum - std::min(sum, whole.weights_bytes)) / layers.size();
-  for (SplitLayer& layer : layers) layer.weights_bytes -= std::min(layer.weights_bytes, shared);
   return layers;
 }
 
 Result<std::vector<SplitDevice>> split_devices_of(const PlacingSpec& spec, const experts::ExpertLayout& layout) {
   std::vector<SplitDevice> devices;
   for (size_t d = 0; d < spec.devices.size(); d++) {
-    ASSIGN_OR_RETURN(const experts::PartNeeds whole, measure_part(spec, layout, {d, 0, spec.hp.n_layers}));
+    const Run all{d, 0, spec.hp.n_layers};
+    ASSIGN_OR_RETURN(const model::PartBytes bytes, part_bytes(spec, layout, all));
+    ASSIGN_OR_RETURN(const experts::PartNeeds whole, measure_part(spec, layout, all));
     ASSIGN_OR_RETURN(experts::PartNeeds other,
                      measure_part(spec, layout, {d, 0, std::max(spec.hp.n_layers - 1, 1)}));
     const uint64_t step_bytes = other.step_bytes;
     other.first_layer = 1;  // to be handed something
     add_sharing(spec, spec.devices.size(), other);
     devices.push_back({.budget_bytes = spec.devices[d].budget_bytes,
-                       .fixed_bytes = step_bytes + experts::ExpertCache::overhead(layout).device,
+                       .fixed_bytes = bytes.weights - bytes.tensors + step_bytes +
+                                      experts::ExpertCache::overhead(layout).device,
                        .received_bytes = other.step_bytes - step_bytes,
                        .head_bytes = whole.step_bytes - std::min(whole.step_bytes, step_bytes),
                        .rates = spec.devices[d].rates});

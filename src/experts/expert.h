@@ -80,10 +80,16 @@ class ExpertLayout {
     ASSERT(key.expert < layer(key.layer).n_experts);
     return first_[static_cast<size_t>(key.layer)] + static_cast<size_t>(key.expert);
   }
+  // Where a blob begins when all of them, total_bytes(), stand one behind the other in that order.
+  uint64_t packed_offset(ExpertKey key) const {
+    return offsets_[static_cast<size_t>(key.layer)] +
+           layer(key.layer).blob_bytes() * static_cast<uint64_t>(key.expert);
+  }
 
  private:
   std::vector<LayerLayout> layers_;
-  std::vector<size_t> first_;  // [layers] experts of the layers before
+  std::vector<size_t> first_;      // [layers] experts of the layers before
+  std::vector<uint64_t> offsets_;  // [layers] bytes of their blobs
 };
 
 }  // namespace strata::experts

@@ -216,6 +216,7 @@ Result<ExpertLayout> ExpertLayout::from_model(const Model& model, int n_layers, 
       layer.n_experts = static_cast<int32_t>(n_experts);
     }
     layout.first_.push_back(layout.n_experts());
+    layout.offsets_.push_back(layout.total_bytes());
     layout.layers_.push_back(std::move(layer));
   }
   return layout;

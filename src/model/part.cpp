@@ -42,6 +42,7 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
   network->declare(act);
   PartBytes bytes;
   bytes.weights = loader.allocated_bytes();
+  bytes.tensors = loader.tensor_bytes();
   bytes.state = StateMemory::bytes_needed(hp, first, last, options.state, options.kv_type);
   const experts::DispatchBytes dispatch =
       experts::Dispatch::bytes_needed(dispatch_limits(hp, options), options.on_host && !options.cached);

@@ -54,6 +54,7 @@ struct PartSpec {
 // Memory of a part, but for its expert cache.
 struct PartBytes {
   uint64_t weights = 0;
+  uint64_t tensors = 0;  // of the weights: what grows with the layers; the rest is room that small ones don't fill
   uint64_t state = 0;  // KV cache and recurrent state
   uint64_t step = 0;   // inputs, activations, expert rows
   uint64_t ring = 0;   // that experts stream through, unless it is borrowed

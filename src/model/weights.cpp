@@ -29,6 +29,7 @@ Result<device::Memory*> WeightLoader::new_buffer(size_t bytes, const std::string
 }
 
 Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::string& name) {
+  tensor_bytes_ += align_up(bytes, kAlignment);
   if (bytes > kSmallTensor) {
     ASSIGN_OR_RETURN(device::Memory * memory, new_buffer(bytes, name));
     return Place{memory, 0};

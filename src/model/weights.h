@@ -47,6 +47,8 @@ class WeightLoader {
   const gguf::Model& model() const { return model_; }
   // Device memory taken (or, measuring, needed): tensors and the slabs that small ones share.
   uint64_t allocated_bytes() const { return allocated_bytes_; }
+  // The same without the room in slabs that no tensor has.
+  uint64_t tensor_bytes() const { return tensor_bytes_; }
   // Host memory that loading takes on a device whose memory the host cannot read, until finish().
   static uint64_t host_bytes_needed();
   // Waits until everything is in place, and gives the pinned buffers back. Nothing is loaded afterwards.
@@ -80,6 +82,7 @@ class WeightLoader {
   device::Memory* slab_ = nullptr;  // where small tensors go
   size_t slab_used_ = 0;
   uint64_t allocated_bytes_ = 0;
+  uint64_t tensor_bytes_ = 0;
 };
 
 }  // namespace strata::model

@@ -390,24 +390,9 @@ TEST(ReadQueueFiles, DirectReadsOfADrive) {
   expect_right_bytes(paths, ", past the page cache");
 }
 
-// A folder in memory, where direct reads bring nothing.
-class ShmDir {
- public:
-  ShmDir() {
-    char name[] = "/dev/shm/strata-test-XXXXXX";
-    if (const char* made = ::mkdtemp(name)) path_ = made;
-  }
-  ~ShmDir() {
-    if (!path_.empty()) std::filesystem::remove_all(path_);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
+// In memory, where direct reads bring nothing.
 TEST(ReadQueueFiles, FilesInMemoryAreReadThroughThePageCache) {
-  const ShmDir folder;
+  const TempDir folder("/dev/shm");
   if (folder.path().empty()) GTEST_SKIP() << "no /dev/shm";
   const std::vector<std::string> paths = write_two_files(folder.path());
   const auto direct = real_file_system().open_direct(paths[0]);

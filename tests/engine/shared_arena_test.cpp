@@ -24,24 +24,6 @@ using engine::EngineConfig;
 using testing::HasSubstr;
 using testing::Not;
 
-// A folder in memory.
-class ArenaFolder {
- public:
-  ArenaFolder() {
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
-  }
-  ~ArenaFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ArenaFolder(const ArenaFolder&) = delete;
-  ArenaFolder& operator=(const ArenaFolder&) = delete;
-  std::string arena() const { return path_ + "/arena"; }
-
- private:
-  std::string path_ = "/dev/shm/strata-test-XXXXXX";
-};
-
 // Greedy tokens and the checksum of the experts, with the counters at the end of stderr.
 Outcome run(std::vector<std::string> more) {
   std::vector<std::string> args = {"run",    demo_model(), "-p",        "Once upon a time", "--temp", "0",
@@ -62,8 +44,8 @@ std::string checksum_of(const Outcome& outcome) {
 bool read_experts(const Outcome& outcome) { return outcome.err.find("\nfile_reads ") != std::string::npos; }
 
 TEST(SharedArenaProgram, TokensAndChecksumAreTheSameHoweverItStarts) {
-  const ArenaFolder folder;
-  const std::vector<std::string> shared = {"--shared-expert-arena", folder.arena()};
+  const TempDir folder("/dev/shm");
+  const std::vector<std::string> shared = {"--shared-expert-arena", folder.file("arena")};
   const Outcome alone = run({"--experts", "arena"});
   EXPECT_TRUE(read_experts(alone));
   EXPECT_EQ(checksum_of(alone).size(), 16u);
@@ -80,7 +62,7 @@ TEST(SharedArenaProgram, TokensAndChecksumAreTheSameHoweverItStarts) {
   for (const char* place : {"resident", "mapped", "direct"}) expect_same(run({"--experts", place}));
 
   // Two that start at the same time load once.
-  std::filesystem::remove(folder.arena());
+  std::filesystem::remove(folder.file("arena"));
   Outcome first, second;
   std::thread other([&] { second = run(shared); });
   first = run(shared);
@@ -91,38 +73,38 @@ TEST(SharedArenaProgram, TokensAndChecksumAreTheSameHoweverItStarts) {
 }
 
 TEST(SharedArenaProgram, ChangedBytesAreFoundByTheChecksum) {
-  const ArenaFolder folder;
-  const Outcome loading = run({"--shared-expert-arena", folder.arena()});
+  const TempDir folder("/dev/shm");
+  const Outcome loading = run({"--shared-expert-arena", folder.file("arena")});
   {
-    auto file = *SharedFile::open(folder.arena()).value();
+    auto file = *SharedFile::open(folder.file("arena")).value();
     struct stat before {};
-    ASSERT_EQ(::stat(folder.arena().c_str(), &before), 0);
+    ASSERT_EQ(::stat(folder.file("arena").c_str(), &before), 0);
     const auto page = file.map_writable(2 * kSharedPage, kSharedPage).value();
     page->writable_bytes()[1000] ^= std::byte{1};
     // As a broken memory would: nothing tells when it was.
     const timespec times[] = {before.st_atim, before.st_mtim};
-    ASSERT_EQ(::utimensat(AT_FDCWD, folder.arena().c_str(), times, 0), 0);
+    ASSERT_EQ(::utimensat(AT_FDCWD, folder.file("arena").c_str(), times, 0), 0);
   }
-  const Outcome found = strata({"run", demo_model(), "-p", "Once", "--shared-expert-arena", folder.arena(),
+  const Outcome found = strata({"run", demo_model(), "-p", "Once", "--shared-expert-arena", folder.file("arena"),
                                 "--verify-arena", "-n", "1"});
   EXPECT_TRUE(refused(found, 1, checksum_of(loading) + " when they were loaded"));
   // The variable stands for the flag.
   const Outcome by_variable = call({.args = {"run", demo_model(), "-p", "Once", "-n", "1", "--shared-expert-arena",
-                                             folder.arena()},
+                                             folder.file("arena")},
                                     .environment = {{"STRATA_VERIFY_ARENA", "1"}}});
   EXPECT_TRUE(refused(by_variable, 1, "remove it and start again"));
-  std::filesystem::remove(folder.arena());
-  EXPECT_EQ(checksum_of(run({"--shared-expert-arena", folder.arena()})), checksum_of(loading));
+  std::filesystem::remove(folder.file("arena"));
+  EXPECT_EQ(checksum_of(run({"--shared-expert-arena", folder.file("arena")})), checksum_of(loading));
 }
 
 TEST(SharedArenaProgram, RefusalsAreOneLine) {
-  const ArenaFolder folder;
+  const TempDir folder("/dev/shm");
   const TempDir drive;
   const auto with = [](const std::string& model, std::vector<std::string> more) {
     more.insert(more.begin(), {"run", model, "-p", "Once", "-n", "1"});
     return strata(more);
   };
-  const std::string file = folder.arena();
+  const std::string file = folder.file("arena");
   EXPECT_TRUE(refused(with(demo_model(), {"--shared-expert-arena", drive.file("arena")}), 2, "it is on a drive"));
   EXPECT_TRUE(refused(with(demo_model(), {"--shared-expert-arena", "/dev/shm"}), 2, "it is a directory"));
   EXPECT_TRUE(refused(with(demo_model(), {"--shared-expert-arena", file, "--experts", "mapped"}), 2,
@@ -147,8 +129,8 @@ TEST(SharedArenaProgram, RefusalsAreOneLine) {
 }
 
 TEST(SharedArenaProgram, ThePlanCountsTheFileOnce) {
-  const ArenaFolder folder;
-  const std::vector<std::string> args = {"plan", demo_model(), "--shared-expert-arena", folder.arena()};
+  const TempDir folder("/dev/shm");
+  const std::vector<std::string> args = {"plan", demo_model(), "--shared-expert-arena", folder.file("arena")};
   const auto with_ram = [&](const char* gib) {
     std::vector<std::string> all = args;
     all.insert(all.end(), {"--ram-gib", gib});
@@ -156,15 +138,15 @@ TEST(SharedArenaProgram, ThePlanCountsTheFileOnce) {
   };
   const Outcome fits = with_ram("1");
   EXPECT_EQ(fits.exit_code, 0) << fits.err;
-  EXPECT_THAT(fits.out, HasSubstr("the arena is the file " + folder.arena()));
+  EXPECT_THAT(fits.out, HasSubstr("the arena is the file " + folder.file("arena")));
   EXPECT_TRUE(refused(with_ram("0.05"), 1, "do not fit into the"));
-  EXPECT_FALSE(std::filesystem::exists(folder.arena())) << "a plan makes nothing";
+  EXPECT_FALSE(std::filesystem::exists(folder.file("arena"))) << "a plan makes nothing";
 }
 
 // With an arena that is there, memory that is in use is the memory that is needed.
 TEST(SharedArenaEngine, WhatTheArenaHasCountsAsRoomForIt) {
-  const ArenaFolder folder;
-  auto file = *SharedFile::create(folder.arena()).value();
+  const TempDir folder("/dev/shm");
+  auto file = *SharedFile::create(folder.file("arena")).value();
   constexpr uint64_t kBytes = 256 * kMiB;
   ASSERT_TRUE(file.allocate(0, kBytes).ok());
   EngineConfig config = test_config();
@@ -175,7 +157,7 @@ TEST(SharedArenaEngine, WhatTheArenaHasCountsAsRoomForIt) {
   for (int i = 0; i < 20; i++) {
     config.shared_arena.clear();
     const auto without = static_cast<double>(engine::usable_ram(config).value());
-    config.shared_arena = folder.arena();
+    config.shared_arena = folder.file("arena");
     const auto more = static_cast<double>(engine::usable_ram(config).value()) - without;
     if (std::abs(more - static_cast<double>(kBytes)) < std::abs(nearest - static_cast<double>(kBytes))) nearest = more;
   }
@@ -185,8 +167,8 @@ TEST(SharedArenaEngine, WhatTheArenaHasCountsAsRoomForIt) {
 }
 
 TEST(SharedArenaEngine, SaysWhomItWaitsForAndWhatCameOfIt) {
-  const ArenaFolder folder;
-  auto holder = *SharedFile::create(folder.arena()).value();
+  const TempDir folder("/dev/shm");
+  auto holder = *SharedFile::create(folder.file("arena")).value();
   ASSERT_TRUE(holder.try_lock(experts::shared_arena::kFillByte, SharedFile::Lock::kExclusive).value());
   ASSERT_TRUE(holder.allocate(0, kSharedPage).ok());
   auto page = holder.map_writable(0, kSharedPage).value();
@@ -194,7 +176,7 @@ TEST(SharedArenaEngine, SaysWhomItWaitsForAndWhatCameOfIt) {
   std::vector<std::string> lines;
   EngineConfig config = test_config();
   config.experts = engine::ExpertPlace::kArena;
-  config.shared_arena = folder.arena();
+  config.shared_arena = folder.file("arena");
   config.notice = [&](const std::string& line) {
     lines.push_back(line);
     EXPECT_TRUE(holder.unlock(experts::shared_arena::kFillByte).ok());
@@ -204,7 +186,7 @@ TEST(SharedArenaEngine, SaysWhomItWaitsForAndWhatCameOfIt) {
   const auto engine = Engine::open(*model, config, stats);
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   ASSERT_EQ(lines.size(), 3u);
-  EXPECT_EQ(lines[0], "shared arena " + folder.arena() + ": engine 4711 is loading it, waiting");
+  EXPECT_EQ(lines[0], "shared arena " + folder.file("arena") + ": engine 4711 is loading it, waiting");
   EXPECT_THAT(lines[1], HasSubstr("is replaced"));
   EXPECT_THAT(lines[2], HasSubstr(": loaded "));
 }
@@ -215,14 +197,14 @@ TEST(SharedArenaEngine, GivesTheBitsOfThePrivateArena) {
     const GoldenModel golden = load_arch_golden(arch);
     std::vector<float> expected;
     ASSERT_GE(worst_difference(golden, test_config(), Cut::kChunksOf7, &expected), 0);
-    const ArenaFolder folder;
+    const TempDir folder("/dev/shm");
     for (const char* device : {"cpu", "sim:256MiB/seed=5"}) {
       EngineConfig config = test_config();
       config.device = device;
       if (config.device != "cpu") config.expert_cache = 4;
       config.cache_min_slots = 1;
       config.experts = engine::ExpertPlace::kArena;
-      config.shared_arena = folder.arena();
+      config.shared_arena = folder.file("arena");
       std::vector<float> found;
       Stats stats;
       ASSERT_GE(worst_difference(golden, config, Cut::kChunksOf7, &found, &stats), 0);

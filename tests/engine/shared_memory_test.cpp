@@ -106,9 +106,8 @@ TEST(SharedMemory, TwoEnginesTakeOneCopyAndTwiceTheRest) {
       experts::ExpertLayout::from_model(*model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts)
           .value()
           .total_bytes();
-  char folder[] = "/dev/shm/strata-test-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string arena = std::string(folder) + "/arena";
+  const TempDir folder("/dev/shm");
+  const std::string arena = folder.file("arena");
   const Alone unshared = run_alone("-"), alone = run_alone(arena);
   ASSERT_TRUE(unshared.tokens.starts_with("tokens ")) << unshared.tokens;
   EXPECT_EQ(alone.tokens, unshared.tokens);
@@ -118,7 +117,6 @@ TEST(SharedMemory, TwoEnginesTakeOneCopyAndTwiceTheRest) {
 
   std::filesystem::remove(arena);
   const Pair shared = run_pair(arena);
-  std::filesystem::remove_all(folder);
   const uint64_t rest = alone.bytes - copy;
   EXPECT_LE(shared.bytes, copy + 2 * rest);
   for (const std::string& found : shared.tokens) EXPECT_EQ(found, unshared.tokens);

@@ -46,6 +46,15 @@ inline int64_t n_experts(const GoldenModel& golden) {
   return int64_t{hp.n_layers} * hp.route.n_experts;
 }
 
+// With counters that start at 0.
+inline std::unique_ptr<engine::Engine> open_engine(const gguf::Model& model, const engine::EngineConfig& config,
+                                                   Stats& stats) {
+  auto opened = engine::Engine::open(model, config, stats);
+  EXPECT_TRUE(opened.ok()) << opened.error().message;
+  stats.reset();
+  return std::move(opened).value();
+}
+
 // The same with devices that have no more memory than this takes, so that prompts borrow from their caches: a device
 // that can pay for what prompts stream through lends nothing.
 inline engine::EngineConfig lending(engine::EngineConfig config, const GoldenModel& golden) {

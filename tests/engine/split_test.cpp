@@ -160,10 +160,7 @@ class SplitPrompt : public SplitArch {
     return config;
   }
   std::unique_ptr<Engine> open(const EngineConfig& config) {
-    auto opened = Engine::open(*model_, config, stats_);
-    EXPECT_TRUE(opened.ok()) << opened.error().message;
-    stats_.reset();
-    return std::move(opened).value();
+    return open_engine(*model_, config, stats_);
   }
   std::vector<int> split(int first) const { return {first, layers_ - first}; }
 

@@ -29,10 +29,7 @@ class SplitTiers : public testing::Test {
     return config;
   }
   std::unique_ptr<Engine> open(const EngineConfig& config) {
-    auto opened = Engine::open(*model_, config, stats_);
-    EXPECT_TRUE(opened.ok()) << opened.error().message;
-    stats_.reset();
-    return std::move(opened).value();
+    return open_engine(*model_, config, stats_);
   }
   // Reads so many chunks; simulated nanoseconds.
   int64_t read_prompt(Engine& engine, int64_t chunks) {

@@ -232,10 +232,9 @@ TEST(DirectSource, RealFilesPastThePageCache) {
 }
 
 TEST(DirectSource, RealFilesInMemory) {
-  char folder[] = "/dev/shm/strata-test-XXXXXX";
-  if (::mkdtemp(folder) == nullptr) GTEST_SKIP() << "no /dev/shm";
-  expect_real_experts(folder, "through the page cache: ");
-  std::filesystem::remove_all(folder);
+  const TempDir folder("/dev/shm");
+  if (folder.path().empty()) GTEST_SKIP() << "no /dev/shm";
+  expect_real_experts(folder.path(), "through the page cache: ");
 }
 
 }  // namespace

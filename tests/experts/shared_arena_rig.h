@@ -57,25 +57,15 @@ class ArenaModels {
 };
 
 // A new folder in one that is in memory, removed with all that is in it.
-class ArenaFolder {
+class ArenaFolder : public TempDir {
  public:
-  explicit ArenaFolder(const std::string& where = "/dev/shm") : path_(where + "/strata-test-XXXXXX") {
-    if (mkdtemp(path_.data()) == nullptr) std::abort();
+  explicit ArenaFolder(const std::string& where = "/dev/shm") : TempDir(where) {
+    if (path().empty()) std::abort();
   }
-  ~ArenaFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ArenaFolder(const ArenaFolder&) = delete;
-  ArenaFolder& operator=(const ArenaFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string arena() const { return path_ + "/arena"; }
+  std::string arena() const { return file("arena"); }
   size_t n_files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path()), {}));
   }
-
- private:
-  std::string path_;
 };
 
 struct FileState {

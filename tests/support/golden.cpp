@@ -27,12 +27,15 @@ std::vector<float> read_f32(const std::string& path) {
   return values;
 }
 
-TempDir::TempDir() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "strata-test-XXXXXX").string();
-  path_ = mkdtemp(pattern.data());
+TempDir::TempDir() : TempDir(std::filesystem::temp_directory_path().string()) {
+  if (path_.empty()) std::abort();
+}
+TempDir::TempDir(const std::string& where) : path_(where + "/strata-test-XXXXXX") {
+  if (mkdtemp(path_.data()) == nullptr) path_.clear();
 }
 
 TempDir::~TempDir() {
+  if (path_.empty()) return;
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }

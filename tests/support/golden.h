@@ -20,6 +20,8 @@ std::vector<float> read_f32(const std::string& path);
 class TempDir {
  public:
   TempDir();
+  // A folder in another one; path() is empty where it can't be made.
+  explicit TempDir(const std::string& where);
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;

@@ -8,12 +8,6 @@
 namespace strata::device::cuda {
 namespace {
 
-bool within(const Memory& memory, size_t offset, size_t bytes) {
-  return offset <= memory.bytes() && bytes <= memory.bytes() - offset;
-}
-
-bool reached(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
-
 void CUDART_CB count_up(void* word) { static_cast<std::atomic<uint32_t>*>(word)->fetch_add(1); }
 
 void CUDART_CB wait_until_done(void* tasks) {
@@ -76,15 +70,15 @@ size_t Commands::workspace_bytes(const Launch& launch) const {
 }
 
 Status Commands::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes) const {
-  ASSERT(within(dst, dst_offset, bytes));
-  ASSERT(within(src, src_offset, bytes));
+  ASSERT(dst.holds(dst_offset, bytes));
+  ASSERT(src.holds(src_offset, bytes));
   if (bytes == 0) return {};
   return CUDA_CALL(cudaMemcpyAsync, dst.name(), dst.address() + dst_offset, src.address() + src_offset, bytes,
                    cudaMemcpyDefault, stream());
 }
 
 Status Commands::fill_zero(Memory& dst, size_t offset, size_t bytes) const {
-  ASSERT(within(dst, offset, bytes));
+  ASSERT(dst.holds(offset, bytes));
   if (bytes == 0) return {};
   return CUDA_CALL(cudaMemsetAsync, dst.name(), dst.address() + offset, 0, bytes, stream());
 }

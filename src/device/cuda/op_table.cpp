@@ -11,19 +11,10 @@ constexpr OpRow make_row() {
           }};
 }
 
-template <class... Ops>
-struct Table {
-  OpRow rows[sizeof...(Ops)] = {make_row<Ops>()...};
-};
-template <class... Ops>
-constexpr Table<Ops...> make_table(OpList<Ops...>) {
-  return {};
-}
-
-constexpr auto kTable = make_table(AllOps{});
+constexpr auto kTable = op_table(AllOps{}, []<class Op>() { return make_row<Op>(); });
 
 }  // namespace
 
-const OpRow& op_row(int op) { return kTable.rows[op]; }
+const OpRow& op_row(int op) { return kTable[static_cast<size_t>(op)]; }
 
 }  // namespace strata::device::cuda

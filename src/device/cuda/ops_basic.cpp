@@ -32,19 +32,8 @@ void run(const RmsNorm& op, const OpContext& context) {
 
 namespace {
 
-kernel::Product product_of(const MatMul& op) {
-  kernel::Product p;
-  p.parts[0] = {.type = op.w.type, .row_bytes = op.w.row_bytes};
-  p.rows = op.w.rows;
-  p.cols = op.w.cols;
-  p.memory = op.w.matrix().data;
-  p.live = op.live.data();
-  p.max_items = op.x.rows;
-  p.x = op.x.data();
-  p.x_stride = op.x.stride;
-  p.y = op.y.data();
-  p.y_stride = op.y.stride;
-  p.bias = op.bias.empty() ? nullptr : op.bias.data();
+kernel::Product rounded_product(const MatMul& op) {
+  kernel::Product p = product_of(op.w, op.x, op.bias, op.live, op.y);
   p.finish = op.accumulate ? kernel::Finish::kAdd : kernel::Finish::kStore;
   if (op.w.rounding != Rounding::kNone) p.format = kernels::act_format(op.w.type);
   p.twice = op.w.rounding == Rounding::kTwice;
@@ -54,10 +43,10 @@ kernel::Product product_of(const MatMul& op) {
 }  // namespace
 
 size_t workspace_bytes(const MatMul& op, const OpContext& context) {
-  return product_workspace(product_of(op), context);
+  return product_workspace(rounded_product(op), context);
 }
 
-void run(const MatMul& op, const OpContext& context) { run_product(product_of(op), context); }
+void run(const MatMul& op, const OpContext& context) { run_product(rounded_product(op), context); }
 
 void run(const SiluMul& op, const OpContext& context) {
   kernel::launch_silu_mul(op.gate.data(), op.gate.stride, op.up.data(), op.up.stride, op.gate.cols,

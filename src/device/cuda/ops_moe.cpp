@@ -9,21 +9,7 @@ namespace kernel = kernels::cuda;
 
 namespace {
 
-kernel::Product logits_of(const Router& op) {
-  kernel::Product p;
-  p.parts[0] = {.type = op.w.type, .row_bytes = op.w.row_bytes};
-  p.rows = op.w.rows;
-  p.cols = op.w.cols;
-  p.memory = op.w.matrix().data;
-  p.live = op.live.data();
-  p.max_items = op.x.rows;
-  p.x = op.x.data();
-  p.x_stride = op.x.stride;
-  p.y = op.logits.data();
-  p.y_stride = op.logits.stride;
-  p.bias = op.bias.empty() ? nullptr : op.bias.data();
-  return p;
-}
+kernel::Product logits_of(const Router& op) { return product_of(op.w, op.x, op.bias, op.live, op.logits); }
 
 }  // namespace
 

@@ -11,6 +11,23 @@ namespace kernel = kernels::cuda;
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kFewPairs = 128;
 
+kernel::Product product_of(const Weight& w, const In<float>& x, const In<float>& bias, const In<int32_t>& live,
+                           const View<float>& y) {
+  kernel::Product p;
+  p.parts[0] = {.type = w.type, .row_bytes = w.row_bytes};
+  p.rows = w.rows;
+  p.cols = w.cols;
+  p.memory = w.matrix().data;
+  p.live = live.data();
+  p.max_items = x.rows;
+  p.x = x.data();
+  p.x_stride = x.stride;
+  p.y = y.data();
+  p.y_stride = y.stride;
+  p.bias = bias.empty() ? nullptr : bias.data();
+  return p;
+}
+
 bool in_tiles(const kernel::Product& product, const OpContext& context) {
   if (context.deterministic) return true;  // one order of sums for any number of rows
   return product.max_items > (product.experts.slot_of != nullptr ? kFewPairs : kFewRows);

@@ -7,6 +7,9 @@
 
 namespace strata::device::cuda {
 
+// y = W x (+ bias) for the live rows, with x as it is.
+kernels::cuda::Product product_of(const Weight& w, const In<float>& x, const In<float>& bias, const In<int32_t>& live,
+                                  const View<float>& y);
 bool in_tiles(const kernels::cuda::Product& product, const OpContext& context);
 // Of the context that run_product() uses.
 size_t product_workspace(const kernels::cuda::Product& product, const OpContext& context);

@@ -16,9 +16,6 @@ constexpr int64_t kProbeNs = 20'000'000;
 
 void pause() { __builtin_ia32_pause(); }
 
-// Numbers wrap around: how far apart they are says which comes first.
-bool reached(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
-
 // Watches until `seen()` or the time is over.
 template <class Seen>
 bool spin(int64_t duration_ns, const Seen& seen) {

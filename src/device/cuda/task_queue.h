@@ -26,6 +26,9 @@ struct TaskWords {
   alignas(128) std::atomic<uint32_t> done{0};       // written by the thread
 };
 
+// Numbers wrap around: how far apart they are says which comes first.
+inline bool reached(uint32_t word, uint32_t number) { return static_cast<int32_t>(word - number) >= 0; }
+
 struct TaskRequest {
   const HostTask* task = nullptr;
   TaskWords* words = nullptr;

@@ -37,12 +37,12 @@ class HostStream final : public Stream {
   HostStream(HostDevice* device, std::string name) : Stream(device, std::move(name)), compute_(device->compute()) {}
 
   void copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes, SourceSite) override {
-    ASSERT(within(dst, dst_offset, bytes));
-    ASSERT(within(src, src_offset, bytes));
+    ASSERT(dst.holds(dst_offset, bytes));
+    ASSERT(src.holds(src_offset, bytes));
     if (!failed()) std::memcpy(dst.address() + dst_offset, src.address() + src_offset, bytes);
   }
   void fill_zero(Memory& dst, size_t offset, size_t bytes, SourceSite) override {
-    ASSERT(within(dst, offset, bytes));
+    ASSERT(dst.holds(offset, bytes));
     if (!failed()) std::memset(dst.address() + offset, 0, bytes);
   }
 
@@ -89,9 +89,6 @@ class HostStream final : public Stream {
     Error error;
   };
 
-  static bool within(const Memory& memory, size_t offset, size_t bytes) {
-    return offset <= memory.bytes() && bytes <= memory.bytes() - offset;
-  }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   void submit(const Launch& launch) override {

@@ -2,6 +2,8 @@
 // implement fails to compile.
 #pragma once
 
+#include <array>
+
 #include "device/ops/attention.h"
 #include "device/ops/basic.h"
 #include "device/ops/delta_net.h"
@@ -24,6 +26,12 @@ struct OpList {
 
 using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention, Router,
                       ExpertFfn, MergeExpertRows, Combine, DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
+
+// A device's table of the operations, by op_index(): make.operator()<Op>() gives the row of one.
+template <class Make, class... Ops>
+constexpr auto op_table(OpList<Ops...>, const Make& make) {
+  return std::array{make.template operator()<Ops>()...};
+}
 
 template <class Op>
 constexpr int op_index() {

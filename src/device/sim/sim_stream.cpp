@@ -12,10 +12,6 @@
 namespace strata::device::sim {
 namespace {
 
-bool within(const Memory& memory, size_t offset, size_t bytes) {
-  return offset <= memory.bytes() && bytes <= memory.bytes() - offset;
-}
-
 bool in_reach(const Core& core, const SimDevice& device, const Memory& memory) {
   return device_index(core, memory) < 0 || device.reaches(*memory.owner());
 }
@@ -46,7 +42,7 @@ Range flat_range(const Memory& memory, size_t offset, size_t bytes, bool write) 
 class FootprintSink final : public RangeSink {
  public:
   void add(const Range& r) override {
-    ASSERT(within(*r.memory, r.offset, static_cast<size_t>(r.rows - 1) * r.stride_bytes + r.row_bytes));
+    ASSERT(r.memory->holds(r.offset, static_cast<size_t>(r.rows - 1) * r.stride_bytes + r.row_bytes));
     ranges.push_back(r);
     bytes += bytes_of(r);
   }
@@ -223,8 +219,8 @@ std::optional<std::string> SimStream::begin_launch(const Launch& launch, const S
 
 void SimStream::copy(Memory& dst, size_t dst_offset, const Memory& src, size_t src_offset, size_t bytes,
                      SourceSite site) {
-  ASSERT(within(dst, dst_offset, bytes));
-  ASSERT(within(src, src_offset, bytes));
+  ASSERT(dst.holds(dst_offset, bytes));
+  ASSERT(src.holds(src_offset, bytes));
   ASSERT(in_reach(core_, sim_device_, dst));
   ASSERT(in_reach(core_, sim_device_, src));
   CopyJob job{&dst, dst_offset, &src, src_offset, bytes, site, {}};
@@ -283,7 +279,7 @@ int64_t SimStream::copy_end_ns(const CopyJob& job, int64_t ready_ns) {
 }
 
 void SimStream::fill_zero(Memory& dst, size_t offset, size_t bytes, SourceSite site) {
-  ASSERT(within(dst, offset, bytes));
+  ASSERT(dst.holds(offset, bytes));
   std::vector<MemoryRecord*> uses;
   add_use(core_, uses, dst);
   queue("fill_zero", std::move(uses), [this, range = flat_range(dst, offset, bytes, true), site](const Stamp& queued) {

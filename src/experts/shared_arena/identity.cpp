@@ -76,14 +76,6 @@ Status add_expert_samples(Xxhash64& hash, const gguf::Model& model, const LayerL
 
 }  // namespace
 
-PayloadLayout::PayloadLayout(const ExpertLayout& layout) : layout_(layout) {
-  uint64_t offset = 0;
-  for (const LayerLayout& layer : layout.layers()) {
-    layer_offsets_.push_back(offset);
-    offset += layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts);
-  }
-}
-
 uint64_t file_bytes(uint64_t payload_bytes) { return kHeaderBytes + align_up(payload_bytes, kSharedPage); }
 
 Result<Identity> identity_of(const gguf::Model& model, const ExpertLayout& layout) {

@@ -9,20 +9,6 @@
 
 namespace strata::experts::shared_arena {
 
-// Where blobs lie in the payload: layer-major, one behind the other, parts at LayerLayout::part_offset().
-class PayloadLayout {
- public:
-  explicit PayloadLayout(const ExpertLayout& layout);
-  uint64_t offset(ExpertKey key) const {
-    return layer_offsets_[static_cast<size_t>(key.layer)] +
-           layout_.layer(key.layer).blob_bytes() * static_cast<uint64_t>(key.expert);
-  }
-
- private:
-  const ExpertLayout& layout_;
-  std::vector<uint64_t> layer_offsets_;  // [layers]
-};
-
 // Bytes of the file for an arena of so many bytes: the header's page, and the payload in whole pages.
 uint64_t file_bytes(uint64_t payload_bytes);
 

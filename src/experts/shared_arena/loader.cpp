@@ -128,6 +128,6 @@ void Loader::hash_layer(int32_t l) {
   });
 }
 
-std::byte* Loader::blob(ExpertKey key) { return payload_->writable_bytes().data() + places_.offset(key); }
+std::byte* Loader::blob(ExpertKey key) { return payload_->writable_bytes().data() + spec_.layout.packed_offset(key); }
 
 }  // namespace strata::experts::shared_arena

@@ -25,7 +25,7 @@ struct LoadSpec {
 
 class Loader {
  public:
-  explicit Loader(const LoadSpec& spec) : spec_(spec), places_(spec.layout) {}
+  explicit Loader(const LoadSpec& spec) : spec_(spec) {}
 
   // Takes all memory, writes the header and the payload, and makes the payload read-only. kNoMemory names needed and
   // available bytes; kIo file and offset of a failed read, or that the file was changed meanwhile.
@@ -49,7 +49,6 @@ class Loader {
   std::byte* blob(ExpertKey key);
 
   LoadSpec spec_;
-  PayloadLayout places_;
   std::unique_ptr<WritableMapping> page_;  // the header's
   std::unique_ptr<WritableMapping> payload_;
   std::optional<HeaderWriter> header_;

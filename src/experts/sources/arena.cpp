@@ -10,13 +10,7 @@ namespace {
 
 class ArenaSource final : public PermanentSource {
  public:
-  ArenaSource(const ExpertLayout& layout, Stats& stats) : PermanentSource(layout, stats, Counter::kArenaLeases) {
-    uint64_t offset = 0;
-    for (const LayerLayout& layer : layout.layers()) {
-      layer_offsets_.push_back(offset);
-      offset += layer.blob_bytes() * static_cast<uint64_t>(layer.n_experts);
-    }
-  }
+  ArenaSource(const ExpertLayout& layout, Stats& stats) : PermanentSource(layout, stats, Counter::kArenaLeases) {}
   const char* name() const override { return "arena"; }
 
   Status load(const gguf::Model& model, device::Device& host, ThreadPool& pool) {
@@ -60,12 +54,9 @@ class ArenaSource final : public PermanentSource {
   }
 
   const std::byte* address(ExpertKey key, int part) const override {
-    const LayerLayout& layer = layout_.layer(key.layer);
-    return bytes_->address() + layer_offsets_[static_cast<size_t>(key.layer)] +
-           layer.blob_bytes() * static_cast<size_t>(key.expert) + layer.part_offset(part);
+    return bytes_->address() + layout_.packed_offset(key) + layout_.layer(key.layer).part_offset(part);
   }
 
-  std::vector<uint64_t> layer_offsets_;
   std::unique_ptr<device::Buffer> bytes_;
 };
 

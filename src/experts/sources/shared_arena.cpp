@@ -13,9 +13,7 @@ Result<std::unique_ptr<SharedArenaSource>> SharedArenaSource::create(const share
 }
 
 SharedArenaSource::SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened)
-    : PermanentSource(spec.layout, spec.stats, Counter::kArenaLeases),
-      places_(spec.layout),
-      opened_(std::move(opened)) {}
+    : PermanentSource(spec.layout, spec.stats, Counter::kArenaLeases), opened_(std::move(opened)) {}
 
 Status SharedArenaSource::health() const {
   const Result<SharedFile::Size> size = opened_.file->size();
@@ -42,7 +40,7 @@ std::string SharedArenaSource::report() const {
 }
 
 const std::byte* SharedArenaSource::address(ExpertKey key, int part) const {
-  return opened_.payload->bytes().data() + places_.offset(key) + layout_.layer(key.layer).part_offset(part);
+  return opened_.payload->bytes().data() + layout_.packed_offset(key) + layout_.layer(key.layer).part_offset(part);
 }
 
 }  // namespace strata::experts

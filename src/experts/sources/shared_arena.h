@@ -29,7 +29,6 @@ class SharedArenaSource final : public PermanentSource {
   SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened);
   const std::byte* address(ExpertKey key, int part) const override;
 
-  const shared_arena::PayloadLayout places_;
   shared_arena::Opened opened_;
 };
 
