@@ -19,6 +19,7 @@ struct RequestParams {
   std::optional<int64_t> max_tokens;  // of the answer, at most; absent: what the context leaves
   std::optional<int> n_logprobs;      // present: log-probabilities of each token and of the n most probable ones
   bool ignore_eos = false;            // tokens that end an answer are never sampled
+  std::vector<int32_t> shown_tokens;  // control tokens whose texts are part of the answer, sorted
   int64_t repeat_stop_tokens = 256;   // the same token this often in a row ends the answer; 0 never
 };
 
@@ -35,6 +36,7 @@ enum class Finish {
 struct RequestResult {
   Finish finish = Finish::kFailed;
   Status error;  // not ok exactly for kFailed
+  std::optional<size_t> stop;  // which of the stops was found, for kStopString
   int64_t prompt_tokens = 0;
   int64_t kept_tokens = 0;    // of the prompt, found in the conversation already
   int64_t answer_tokens = 0;  // given out

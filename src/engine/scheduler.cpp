@@ -319,7 +319,9 @@ void Scheduler::publish(Request& request, int32_t id, std::span<const float> log
   request.result.answer_tokens++;
   if (request.params.n_logprobs) text::log_probabilities(logits, id, *request.params.n_logprobs, request.logprobs);
   request.listener->on_token(id, request.params.n_logprobs ? &request.logprobs : nullptr);
-  const std::string text = request.stops.push(request.decoder.push(tokenizer_.piece(id, false)));
+  const auto& shown = request.params.shown_tokens;
+  const bool show_control = std::binary_search(shown.begin(), shown.end(), id);
+  const std::string text = request.stops.push(request.decoder.push(tokenizer_.piece(id, show_control)));
   if (!text.empty()) request.listener->on_text(text);
   request.next = id;
   if (request.stops.matched()) {
@@ -342,6 +344,7 @@ void Scheduler::finish(Request& request, Finish reason, Status error) {
   // What was held back in case a character or a stop string would go on.
   std::string text = request.stops.push(request.decoder.flush());
   text += request.stops.flush();
+  if (reason == Finish::kStopString) request.result.stop = request.stops.matched();
   if (!text.empty()) request.listener->on_text(text);
 }
 

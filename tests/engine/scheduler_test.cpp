@@ -239,6 +239,7 @@ TEST(Scheduler, StopStringsAreCutOff) {
   params.stops = {whole.substr(at, end - at)};
   const Recorder stopped = fixture.alone(some_ids(9, 2), params);
   EXPECT_EQ(stopped.result.finish, Finish::kStopString);
+  EXPECT_EQ(stopped.result.stop, std::optional<size_t>(0));
   EXPECT_EQ(stopped.text, whole.substr(0, whole.find(params.stops[0])));
 
   size_t last = whole.size() - 1;
@@ -246,7 +247,24 @@ TEST(Scheduler, StopStringsAreCutOff) {
   params.stops = {whole.substr(last) + "never"};
   const Recorder held = fixture.alone(some_ids(9, 2), params);
   EXPECT_EQ(held.result.finish, Finish::kMaxTokens);
+  EXPECT_EQ(held.result.stop, std::nullopt);
   EXPECT_EQ(held.text, whole) << "what was held back belongs to the answer";
+}
+
+TEST(Scheduler, ControlTokensAreShownWhereAskedFor) {
+  Fixture fixture;
+  int32_t control = -1;
+  for (int32_t id = 0; id < fixture.tokenizer().vocab_size() && control < 0; id++) {
+    const bool ends = fixture.tokenizer().is_end_of_generation(id);
+    if (!ends && fixture.tokenizer().token_type(id) == text::TokenType::kControl) control = id;
+  }
+  ASSERT_GE(control, 0);
+  RequestParams params = greedy(2);
+  params.sampling.logit_bias = {{control, 1000}};
+  EXPECT_EQ(fixture.alone(some_ids(5, 1), params).text, "");
+  params.shown_tokens = {control - 1, control, control + 1};
+  const std::string text = fixture.tokenizer().piece(control, true);
+  EXPECT_EQ(fixture.alone(some_ids(5, 1), params).text, text + text);
 }
 
 // R11: the first token is a stop, and log-probabilities are asked for.
