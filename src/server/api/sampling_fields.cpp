@@ -1,0 +1,154 @@
+#include "server/api/sampling_fields.h"
+
+#include <charconv>
+#include <limits>
+
+#include "base/format.h"
+#include "text/stop.h"
+
+namespace strata::server {
+namespace {
+
+constexpr double kMostFloat = 1e6;
+
+struct NumberField {
+  const char* key;
+  double least, most;
+  float text::SamplerParams::*value;
+};
+
+constexpr NumberField kNumbers[] = {
+    {"temperature", 0, 2, &text::SamplerParams::temp},
+    {"top_p", 0, 1, &text::SamplerParams::top_p},
+    {"min_p", 0, 1, &text::SamplerParams::min_p},
+    {"typical_p", 0, 1, &text::SamplerParams::typical_p},
+    {"repeat_penalty", 0.01, kMostFloat, &text::SamplerParams::repeat_penalty},
+    {"repetition_penalty", 0.01, kMostFloat, &text::SamplerParams::repeat_penalty},
+    {"frequency_penalty", -2, 2, &text::SamplerParams::frequency_penalty},
+    {"presence_penalty", -2, 2, &text::SamplerParams::presence_penalty},
+};
+
+struct Refused {
+  const char* key;
+  const char* why;
+};
+
+constexpr const char* kNoStructure = "structured output is not implemented yet; leave it out and check the answer";
+constexpr const char* kNoShift = "a context is never shifted or cut here; an answer ends where the context is full";
+constexpr Refused kRefused[] = {
+    {"grammar", kNoStructure},
+    {"json_schema", kNoStructure},
+    {"guided_json", kNoStructure},
+    {"guided_regex", kNoStructure},
+    {"guided_choice", kNoStructure},
+    {"guided_grammar", kNoStructure},
+    {"structured_outputs", kNoStructure},
+    {"n_discard", kNoShift},
+    {"n_keep", kNoShift},
+    {"context_shift", kNoShift},
+    {"functions", "functions are an old form of tools; use \"tools\""},
+    {"function_call", "function calls are an old form of tools; use \"tools\" and \"tool_choice\""},
+    {"audio", "answers are text only"},
+    {"web_search_options", "there is no web search; offer a tool that does it"},
+    {"suffix", "text can't be filled in between a prompt and a suffix"},
+};
+
+ApiResult<std::vector<text::LogitBias>> read_bias(const Fields& fields, const ServedModel& model) {
+  std::vector<text::LogitBias> biases;
+  const ApiResult<const Json*> object = fields.object("logit_bias");
+  if (!object.ok()) return object.error();
+  if (*object == nullptr) return biases;
+  const Fields entries(**object, fields.name("logit_bias"));
+  for (const auto& [key, value] : (*object)->items()) {
+    int32_t id = -1;
+    const auto [end, failed] = std::from_chars(key.data(), key.data() + key.size(), id);
+    const bool known = failed == std::errc() && end == key.data() + key.size() && id >= 0;
+    if (!known || id >= model.tokenizer->vocab_size()) {
+      return invalid_request(format("logit_bias has '{}', but keys must be token ids from 0 to {}", printable(key),
+                                    model.tokenizer->vocab_size() - 1),
+                             "logit_bias");
+    }
+    ASSIGN_OR_RETURN(const std::optional<double> bias, entries.number(key, -100, 100));
+    if (bias) biases.push_back({id, static_cast<float>(*bias)});
+  }
+  return biases;
+}
+
+// Any 64-bit number is a seed; generators take 32 bits.
+uint32_t folded(uint64_t seed) { return static_cast<uint32_t>(seed ^ (seed >> 32)); }
+
+}  // namespace
+
+ApiResult<engine::RequestParams> read_sampling(const Fields& fields, const ServedModel& model, uint64_t nonce) {
+  engine::RequestParams params;
+  params.sampling = model.sampling;
+  params.repeat_stop_tokens = model.repeat_stop_tokens;
+  for (const NumberField& field : kNumbers) {
+    ASSIGN_OR_RETURN(const std::optional<double> number, fields.number(field.key, field.least, field.most));
+    if (number) params.sampling.*field.value = static_cast<float>(*number);
+  }
+  // Without limit by 0, as everywhere, and by -1, as some clients write it.
+  ASSIGN_OR_RETURN(const auto top_k, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()));
+  if (top_k) params.sampling.top_k = static_cast<int32_t>(*top_k);
+  constexpr int64_t kLeastSeed = std::numeric_limits<int64_t>::min(), kMostSeed = std::numeric_limits<int64_t>::max();
+  ASSIGN_OR_RETURN(const auto seed, fields.integer("seed", kLeastSeed, kMostSeed));
+  params.sampling.seed = folded(seed ? static_cast<uint64_t>(*seed) : nonce);
+  ASSIGN_OR_RETURN(const auto ignore_eos, fields.boolean("ignore_eos"));
+  params.ignore_eos = ignore_eos.value_or(false);
+  ASSIGN_OR_RETURN(const auto biases, read_bias(fields, model));
+  params.sampling.logit_bias.insert(params.sampling.logit_bias.end(), biases.begin(), biases.end());
+  const Status fits = text::check_sampler_params(params.sampling, model.tokenizer->vocab_size());
+  if (!fits.ok()) return from_engine(fits.error());
+  return params;
+}
+
+ApiResult<std::vector<std::string>> read_stops(const Fields& fields, std::string_view key) {
+  std::vector<std::string> stops;
+  const Json* value = fields.find(key);
+  if (value == nullptr) return stops;
+  const Json list = value->is_string() ? Json::array({*value}) : *value;
+  if (!list.is_array()) return fields.wrong_type(key, "a string or an array of strings");
+  if (list.size() > text::kMaxStopStrings) {
+    return invalid_request(format("{} has {} entries, but at most {} are allowed", fields.name(key), list.size(),
+                                  text::kMaxStopStrings),
+                           fields.name(key));
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].is_string()) {
+      return invalid_request(format("{} must be a string", fields.name(key, i)), fields.name(key, i), "invalid_type");
+    }
+    const std::string& stop = list[i].get_ref<const std::string&>();
+    if (stop.size() > text::kMaxStopBytes) {
+      return invalid_request(format("{} has {} bytes, but at most {} are allowed", fields.name(key, i), stop.size(),
+                                    text::kMaxStopBytes),
+                             fields.name(key, i));
+    }
+    if (!stop.empty()) stops.push_back(stop);
+  }
+  return stops;
+}
+
+ApiStatus refuse_unknown_powers(const Fields& fields) {
+  for (const Refused& refused : kRefused) {
+    if (fields.has(refused.key)) {
+      return unsupported(format("{}: {}", fields.name(refused.key), refused.why), fields.name(refused.key));
+    }
+  }
+  return {};
+}
+
+std::vector<GenerationJob> make_jobs(std::vector<int32_t> prompt, const engine::RequestParams& params, int64_t count) {
+  std::vector<GenerationJob> jobs(static_cast<size_t>(count), {std::move(prompt), params});
+  for (size_t i = 0; i < jobs.size(); ++i) jobs[i].params.sampling.seed += static_cast<uint32_t>(i);
+  return jobs;
+}
+
+ApiStatus check_room(size_t n_prompt, const ServedModel& model, std::string_view param) {
+  if (n_prompt <= static_cast<size_t>(model.context)) return {};
+  return invalid_request(format("prompt is too long: {} tokens > {} maximum. This model's maximum context length is {} "
+                                "tokens, but the prompt has {}; shorten it, or start the server with a larger --ctx",
+                                n_prompt, model.context, model.context, n_prompt),
+                         std::string(param), "context_length_exceeded");
+}
+
+}  // namespace strata::server
