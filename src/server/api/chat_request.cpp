@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "server/api/sampling_fields.h"
 #include "server/api/tool_prompt.h"
 
 namespace strata::server {
@@ -132,7 +131,6 @@ ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel&
   auto ids = text::encode_prompt(*model.tokenizer, std::move(segments).value());
   if (!ids.ok()) return from_engine(ids.error(), "messages");
   prompt.ids = std::move(ids).value();
-  RETURN_IF_ERROR(check_room(prompt.ids.size(), model, "messages"));
   return prompt;
 }
 

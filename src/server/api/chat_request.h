@@ -19,6 +19,7 @@ struct ChatRequest {
   Json tools = Json::array();        // [{"type": "function", "function": {...}}]
   bool one_call = false;             // at most one call of a tool is wanted
   std::optional<bool> thinking;      // whether the model is to reason; its own way where absent
+  std::optional<int64_t> reasoning_budget;  // tokens of reasoning, at most
   Json variables = Json::object();   // for the template
   bool continues = false;            // the last message is the beginning of the answer
 };
@@ -35,7 +36,7 @@ ApiStatus add_tool(ChatRequest& request, const std::string& name, const Json* de
 // "none" turns reasoning off, other efforts turn it on and go to the template. 400 for unknown ones.
 ApiStatus set_effort(ChatRequest& request, const std::string& effort, const std::string& param);
 
-// 400 for a conversation that the model's template refuses or that does not fit into the context.
+// 400 for a conversation that the model's template refuses. Whether there is room for it is the caller's question.
 ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel& model);
 
 // Control tokens that the parser needs to see.
