@@ -69,14 +69,17 @@ void MarkedParser::leave() {
 }
 
 void MarkedParser::on_mark(const Mark& mark) {
+  bool ends_call = false;
   if (reader_) {
     if (reader_->mark(mark.text, out_)) return;
     reader_->close(true, out_);
+    ends_call = reader_->raw().empty();
     leave();
   }
   const bool misplaced = mark.at_start && !out_.at_start() && !out_.after_call();
   if (mark.role == Mark::kOpener && !misplaced) reader_ = make_reader_(mark.text);
-  const bool dropped = mark.role == Mark::kSilent || (mark.role == Mark::kCloser && out_.after_call());
+  const bool dropped =
+      mark.role == Mark::kSilent || (mark.role == Mark::kCloser && (ends_call || out_.after_call()));
   if (!reader_ && !dropped) out_.text(mark.text);
 }
 
