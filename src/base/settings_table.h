@@ -104,6 +104,8 @@
   X(kLayerSplit, "layer-split", SettingType::kText, "auto", 0, 0, "layers", "", kScopeEngine,                         \
     "How many layers each device of --device computes, in their order, separated by commas; auto chooses, and may "   \
     "leave a device out")                                                                                             \
+  X(kPeerCopies, "peer-copies", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                               \
+    "Hand hidden rows from GPU to GPU where they reach each other; off takes the way through memory of the host")     \
   X(kAdapt, "adapt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \
     "While answers are computed, move the experts that are used most of late into the device's cache, or where "      \
     "there is none into the resident copy")                                                                           \

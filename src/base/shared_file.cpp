@@ -284,23 +284,25 @@ void populate_for_reading(std::span<const std::byte> bytes) {
   ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), kPopulateRead);
 }
 
-uint64_t bytes_on_large_pages(std::span<const std::byte> mapping) {
+uint64_t bytes_on_large_pages(std::span<const std::byte> memory) {
   std::FILE* const smaps = std::fopen("/proc/self/smaps", "re");
   if (smaps == nullptr) return 0;
-  const auto first = reinterpret_cast<uintptr_t>(mapping.data());
+  const auto first = reinterpret_cast<uintptr_t>(memory.data());
   uint64_t kib = 0;
   bool inside = false;
   char line[512];
   while (std::fgets(line, sizeof line, smaps) != nullptr) {
     const std::string_view text = line;
     if (const std::optional<AddressRange> range = address_range(text)) {
-      inside = range->begin >= first && range->end <= first + mapping.size();
+      inside = range->begin < first + memory.size() && range->end > first;
     } else if (inside) {
-      for (const char* name : {"ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"}) kib += kib_of(text, name);
+      for (const char* name : {"AnonHugePages:", "ShmemPmdMapped:", "Shared_Hugetlb:", "Private_Hugetlb:"}) {
+        kib += kib_of(text, name);
+      }
     }
   }
   std::fclose(smaps);
-  return kib * kKiB;
+  return std::min<uint64_t>(kib * kKiB, memory.size());
 }
 
 }  // namespace strata

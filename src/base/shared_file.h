@@ -83,7 +83,8 @@ uint64_t own_memory_bytes(const std::string& path);
 void populate_for_writing(std::span<std::byte> bytes);
 // Maps all pages, so that reading them later costs no fault.
 void populate_for_reading(std::span<const std::byte> bytes);
-// How many of a mapping's bytes lie on large pages, as far as its pages are mapped.
-uint64_t bytes_on_large_pages(std::span<const std::byte> mapping);
+// How many bytes of memory, of a file or not, lie on large pages, as far as its pages are mapped. Counted in what the
+// system maps as one, so neighbours that it maps together with the memory count as part of it.
+uint64_t bytes_on_large_pages(std::span<const std::byte> memory);
 
 }  // namespace strata

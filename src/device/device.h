@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,14 @@ class Device {
   // are unspecified. Buffers must die before their device.
   virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes, std::string name) = 0;
   virtual Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) = 0;
+
+  // Page-locks memory of the program's own, so that copies out of it are pinned memory's, on the streams of all
+  // devices. What is returned stands for the range, as memory of the kind kPinned that counts against nothing; its end
+  // unlocks the range, which outlives it, and comes after all copies out of it. Nobody writes to the range meanwhile.
+  // Ranges may share a page. kUnsupported where the device cannot lock pages that are mapped read-only, kNoMemory or
+  // kInternal where the system refuses: the memory is as it was then. Any thread.
+  virtual Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, MappedAs mapped,
+                                                              std::string name) = 0;
 
   virtual std::unique_ptr<Stream> make_stream(std::string name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;

@@ -21,6 +21,9 @@ enum class MemoryKind {
   kPageable,  // host memory whose bytes a queued copy takes before the call returns
 };
 
+// How the process has mapped memory that is its own.
+enum class MappedAs { kWritable, kReadOnly };
+
 // What a device that checks the order of accesses is told about host code. Any thread; a call stands for the calling
 // thread. The numbers returned name the access until it ends.
 class AccessObserver {

@@ -110,6 +110,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
     config.resident_budget_bytes = gib(settings.number(Key::kResidentBudgetGib));
   }
   RETURN_IF_ERROR(take_shared_arena(settings, config));
+  config.peer_copies = settings.on(Key::kPeerCopies);
   config.stage_pin = settings.on(Key::kStagePin);
   config.io_timeout_s = settings.integer(Key::kIoTimeoutS);
   config.ram_bytes = gib(settings.number(Key::kRamGib));

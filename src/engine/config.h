@@ -44,6 +44,7 @@ struct EngineConfig {
   bool verify_arena = false;                      // say the checksum of all experts
   // Takes lines that whoever asked for a shared arena or its checksum has to see; null: they are logged.
   std::function<void(const std::string&)> notice;
+  bool peer_copies = true;                        // between devices that reach each other; else through pinned memory
   bool stage_pin = true;                          // page-lock the buffers of direct reads
   int64_t io_timeout_s = 600;                     // of a read of experts
   uint64_t ram_bytes = 0;                         // RAM the plan may count on; 0: what the system says

@@ -84,7 +84,8 @@ Status Devices::open_gpus(const EngineConfig& config) {
   ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(config.vram_budget, ordinals.size()));
   for (size_t i = 0; i < ordinals.size(); i++) {
     device::cuda::GpuOptions options{.reserve_bytes = config.vram_reserve_bytes,
-                                     .deterministic = config.deterministic};
+                                     .deterministic = config.deterministic,
+                                     .peer_copies = config.peer_copies};
     if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
     ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::Gpu> gpu, device::cuda::open_gpu(ordinals[i], options));
     computing_.push_back(gpu.get());
@@ -97,6 +98,13 @@ uint64_t Devices::host_bytes() const {
   uint64_t bytes = host_->used_bytes() + (machine_ ? machine_->host_bytes() : 0);
   for (const auto& gpu : gpus_) bytes += gpu->host_bytes();
   return bytes;
+}
+
+uint64_t Devices::n_allocations() const {
+  uint64_t n = 0;
+  for (int i = 0; machine_ && i < machine_->n_devices(); i++) n += machine_->device(i).n_allocations();
+  for (const auto& gpu : gpus_) n += gpu->n_allocations();
+  return n;
 }
 
 std::vector<PlannedDevice> Devices::planned(uint64_t ram_bytes) const {

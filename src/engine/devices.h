@@ -32,6 +32,8 @@ class Devices {
   double cpu_bytes_per_s() const;
   // RAM that is handed out: by the host, and as host memory of devices.
   uint64_t host_bytes() const;
+  // Times that devices with memory of their own took some, there or of the host.
+  uint64_t n_allocations() const;
   // Of the simulated machine, if there is one; else real time.
   int64_t now_ns();
   // What has gone wrong that no stream can have shown.

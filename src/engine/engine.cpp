@@ -132,12 +132,15 @@ Status Engine::load() {
   source_ = std::move(opened.source);
   resident_ = opened.resident;
   source_report_ = std::move(opened.report);
+  if (!opened.warning.empty()) log_warning("{}", opened.warning);
   if (reads_files()) watch_ = std::make_unique<SourceWatch>(*source_);
   if (!config_.expert_profile_save.empty()) routing_.add(counter_.emplace(*request_.profile));
   parts_.resize(request_.parts.size());
   for (size_t i = 0; i < parts_.size(); i++) RETURN_IF_ERROR(load_part(i));
   RETURN_IF_ERROR(connect_parts());
-  return start_adaptation();
+  RETURN_IF_ERROR(start_adaptation());
+  n_allocations_ = devices_->n_allocations();
+  return {};
 }
 
 Status Engine::load_part(size_t i) {
@@ -356,6 +359,9 @@ Status Engine::turn() {
     if (part.log) part.log->tell(step->number, routing_);
   }
   rows_in_step_ = step->n_rows;
+  const uint64_t n_allocations = devices_->n_allocations();
+  stats_.add(Counter::kDeviceAllocations,
+             static_cast<int64_t>(n_allocations - std::exchange(n_allocations_, n_allocations)));
   stats_.add(Counter::kSteps);
   stats_.add(Counter::kTokensForward, step->n_rows);
   return {};

@@ -141,6 +141,7 @@ class Engine {
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
+  uint64_t n_allocations_ = 0;  // of the devices, that the start or the counter knows of
   experts::RoutingObservers routing_;
   std::optional<experts::ProfileCounter> counter_;  // for config_.expert_profile_save
   std::vector<EnginePart> parts_;

@@ -1,12 +1,16 @@
 #include "engine/expert_source.h"
 
+#include <algorithm>
+
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/shared_file.h"
 #include "base/topology.h"
 #include "engine/placing.h"
 #include "experts/checksum.h"
+#include "experts/sources/arena.h"
 #include "experts/sources/direct.h"
 #include "experts/sources/shared_arena.h"
 
@@ -66,6 +70,35 @@ void give_notice(const EngineConfig& config, const std::string& line) {
   }
 }
 
+// Whether copies to a device are queued straight out of where experts lie.
+bool streams(const experts::PlacementPlan& plan) {
+  return std::any_of(plan.parts.begin(), plan.parts.end(),
+                     [](const experts::PartPlacement& part) { return !part.ring.empty(); });
+}
+
+template <class Arena>
+void page_lock(const ExpertSourceSpec& spec, Arena& arena, OpenedSource& opened) {
+  if (!streams(spec.plan)) return;
+  const experts::ArenaLocks& locks = arena.page_lock(spec.device, real_clock());
+  opened.report += "; " + locks.report();
+  opened.warning = locks.warning();
+}
+
+Result<OpenedSource> open_arena(const ExpertSourceSpec& spec) {
+  const int64_t begin_ns = real_clock().now_ns();
+  ASSIGN_OR_RETURN(std::unique_ptr<experts::ArenaSource> arena,
+                   experts::ArenaSource::create(spec.model, spec.layout, spec.host, spec.threads, spec.stats));
+  const double seconds = static_cast<double>(real_clock().now_ns() - begin_ns) * 1e-9;
+  const auto bytes = static_cast<double>(arena->bytes().size());
+  OpenedSource opened;
+  opened.report = format("arena: {} read in {:.2f} s ({:.2f} GiB/s); {} on 2 MiB pages",
+                         format_bytes(arena->bytes().size()), seconds, bytes / static_cast<double>(kGiB) / seconds,
+                         format_bytes(bytes_on_large_pages(arena->bytes())));
+  page_lock(spec, *arena, opened);
+  opened.source = std::move(arena);
+  return opened;
+}
+
 // Tells people why the start takes long, and what became of their file.
 class ArenaNotices final : public experts::shared_arena::Watcher {
  public:
@@ -106,7 +139,7 @@ Result<OpenedSource> open_shared_arena(const ExpertSourceSpec& spec) {
                                                        .timeout_s = spec.config.shared_arena_timeout_s}));
   OpenedSource opened;
   opened.report = arena->report();
-  if (!spec.device.host_accessible()) opened.report += "; not page-locked";
+  page_lock(spec, *arena, opened);
   // Who was told to wait is told what came of it.
   if (notices.waited()) give_notice(spec.config, opened.report);
   opened.published_checksum = arena->published_checksum();
@@ -117,12 +150,8 @@ Result<OpenedSource> open_shared_arena(const ExpertSourceSpec& spec) {
 Result<OpenedSource> open_source(const ExpertSourceSpec& spec) {
   OpenedSource opened;
   switch (spec.plan.source) {
-    case SourceKind::kArena: {
-      if (!spec.config.shared_arena.empty()) return open_shared_arena(spec);
-      ASSIGN_OR_RETURN(opened.source,
-                       experts::make_arena_source(spec.model, spec.layout, spec.host, spec.threads, spec.stats));
-      return opened;
-    }
+    case SourceKind::kArena:
+      return spec.config.shared_arena.empty() ? open_arena(spec) : open_shared_arena(spec);
     case SourceKind::kResident:
       return open_resident(spec);
     case SourceKind::kMapped:

@@ -29,6 +29,7 @@ class Planner {
     RETURN_IF_ERROR(choose_source());
     explain_loans();
     fill_tiers();
+    count_pinned();
     return std::move(plan_);
   }
 
@@ -43,6 +44,7 @@ class Planner {
   bool nothing_left_to_files(const ResidentPlan& copy) const;
   void explain_loans();
   void fill_tiers();
+  void count_pinned();
   Error too_large(const char* what, uint64_t bytes, const char* advice) const;
   Error stage_too_large() const {
     return too_large("buffers for direct reads", options_.stage_bytes, "use --experts mapped");
@@ -214,6 +216,19 @@ void Planner::fill_tiers() {
       plan_.tiers[static_cast<size_t>(key.layer)][static_cast<size_t>(key.expert)] = Tier::kDevice;
     }
   }
+}
+
+// What devices with memory of their own copy out of, or into.
+void Planner::count_pinned() {
+  bool streams = false, apart = false;
+  for (size_t i = 0; i < plan_.parts.size(); i++) {
+    if (input_.parts[i].on_host) continue;
+    apart = true;
+    streams = streams || !plan_.parts[i].ring.empty();
+    plan_.pinned_bytes += input_.parts[i].host_bytes + plan_.parts[i].cache.host;
+  }
+  if (apart) plan_.pinned_bytes += plan_.stage_bytes + plan_.resident.bytes();
+  if (streams && plan_.source == SourceKind::kArena) plan_.pinned_bytes += plan_.experts_bytes;
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ struct PlacementPlan {
   uint64_t needs_bytes = 0;                // of RAM, for everything but experts and stage buffers
   uint64_t experts_bytes = 0;              // of RAM: the arena or the resident copy
   uint64_t stage_bytes = 0;                // of RAM
+  uint64_t pinned_bytes = 0;               // of all that RAM, page-locked for devices where the system allows it
   std::vector<std::vector<Tier>> tiers;    // [layers][experts]
   std::vector<std::string> reasons;        // why, a sentence each
   std::string warning;                     // of those, what will be slow; may be empty

@@ -60,6 +60,7 @@ void add_ram(std::string& text, const PlacementInput& input, const PlacementPlan
     add_row(text, "RAM", "resident copy", plan.experts_bytes, format("{}", plan.resident.blobs().size()));
   }
   if (plan.stage_bytes > 0) add_row(text, "RAM", "buffers of direct reads", plan.stage_bytes, "");
+  if (plan.pinned_bytes > 0) add_row(text, "RAM", "of these page-locked", plan.pinned_bytes, "");
   add_row(text, "RAM", "free", minus(input.ram_bytes, plan.ram_bytes()), "");
 }
 

@@ -90,11 +90,6 @@ class ExpertSource {
   friend class Lease;
 };
 
-// Every blob copied into one range of RAM at start, 64-byte aligned parts. Leases cost nothing.
-// Reads with the threads of `pool`; kIo names the file and offset of a failed read, kNoMemory both sizes.
-Result<std::unique_ptr<ExpertSource>> make_arena_source(const gguf::Model& model, const ExpertLayout& layout,
-                                                        device::Device& host, ThreadPool& pool, Stats& stats);
-
 // The pages of the model's files, mapped read-only. Costs no RAM of its own; the system reads pages as they are
 // touched.
 Result<std::unique_ptr<ExpertSource>> make_mapped_source(const gguf::Model& model, const ExpertLayout& layout,

@@ -13,17 +13,14 @@ namespace strata::test {
 struct HandOffRun {
   std::vector<float> sent, arrived;  // the first value of each step
   std::string error;                 // of a stream
-  uint64_t races = 0;
+  uint64_t races = 0;                // on simulated devices
 };
 
 // Queues twelve steps, the sender's one ahead of the receiver's, without waiting between them.
-inline HandOffRun hand_over(const std::string& spec) {
+inline HandOffRun hand_over(device::Device& a, device::Device& b) {
   constexpr int64_t kRows = 4, kDim = 8;
   constexpr size_t kSteps = 12;
   HandOffRun run;
-  const auto machine = device::sim::make_sim(spec).value();
-  device::Device& a = machine->device(0);
-  device::Device& b = machine->device(1);
   const bool peers = a.reaches(b);
   const size_t bytes = kRows * kDim * sizeof(float);
   const auto from = a.make_stream("from"), to = b.make_stream("to");
@@ -54,6 +51,12 @@ inline HandOffRun hand_over(const std::string& spec) {
     run.sent.push_back(inputs->read<float>(step * bytes, 1)[0]);
     run.arrived.push_back(outputs->read<float>(step * bytes, 1)[0]);
   }
+  return run;
+}
+
+inline HandOffRun hand_over(const std::string& spec) {
+  const auto machine = device::sim::make_sim(spec).value();
+  HandOffRun run = hand_over(machine->device(0), machine->device(1));
   run.races = machine->n_races();
   return run;
 }

@@ -13,7 +13,7 @@
 #include "base/shared_file.h"
 #include "cli/models.h"
 #include "cli/program.h"
-#include "engine/golden_check.h"
+#include "engine/sim_support.h"
 #include "experts/shared_arena/header.h"
 
 namespace strata::test {
@@ -126,6 +126,32 @@ TEST(SharedArenaProgram, RefusalsAreOneLine) {
   const Outcome replaced = with(demo_model(), {"--shared-expert-arena", file});
   EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
   EXPECT_THAT(replaced.err, HasSubstr("holds another model's experts, of another size; no engine used it"));
+}
+
+// Prompts stream out of the arena, page-locked or not, its own memory or the file's.
+TEST(SharedArenaEngine, StreamsTheSameBitsOutOfEveryArena) {
+  const TempDir folder("/dev/shm");
+  const GoldenModel golden = load_arch_golden("qwen3moe");
+  const auto bits_of = [&](const std::string& shared, const std::string& lock) {
+    EngineConfig config = small_sim_config(n_experts(golden) / 4, 1024, 7);
+    config.device = "sim:256MiB/seed=3" + lock;
+    config.max_sequences = 3;
+    config.stream_rows = 5;
+    config.experts = engine::ExpertPlace::kArena;
+    config.shared_arena = shared;
+    std::vector<float> bits;
+    Stats stats;
+    EXPECT_GE(worst_difference(golden, config, Cut::kChunksOf7, &bits, &stats), 0);
+    EXPECT_GT(stats.get(Counter::kStreamedExperts), 0);
+    EXPECT_EQ(stats.get(Counter::kDeviceAllocations), 0);
+    return bits;
+  };
+  const std::vector<float> bits = bits_of("", "");
+  EXPECT_EQ(bits_of("", "/lock=off"), bits);
+  EXPECT_EQ(bits_of("", "/lock=600KiB"), bits) << "some of it is locked";
+  EXPECT_EQ(bits_of(folder.file("arena"), ""), bits) << "loading";
+  EXPECT_EQ(bits_of(folder.file("arena"), ""), bits) << "attached";
+  EXPECT_EQ(bits_of(folder.file("arena"), "/lock=off"), bits);
 }
 
 TEST(SharedArenaProgram, ThePlanCountsTheFileOnce) {

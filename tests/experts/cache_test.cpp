@@ -8,6 +8,7 @@
 #include "experts/cache.h"
 #include "experts/counting_source.h"
 #include "experts/mixed_model.h"
+#include "experts/sources/arena.h"
 #include "experts/test_devices.h"
 
 namespace strata::test {
@@ -97,8 +98,9 @@ class CacheRig {
   Stats stats;
 
  private:
+  device::host::HostDevice& host_ = devices_.host();
   std::unique_ptr<experts::ExpertSource> arena_ =
-      make_arena_source(*model_.model, model_.layout, devices_.host(), devices_.host().compute().pool(), stats).value();
+      experts::ArenaSource::create(*model_.model, model_.layout, host_, host_.compute().pool(), stats).value();
   std::unique_ptr<device::Stream> stream_;
 
  public:

@@ -122,9 +122,10 @@ TEST_P(CachedDispatch, AFailedFetchFailsTheStepAndTheNextOneWorks) {
   CachedRig host(model, {});
   const std::vector<float> expected = host.run(in.routing, in.x, in.y);
   TestDevice devices(Where::kHost);
+  device::host::HostDevice& cpu = devices.host();
   Stats stats;
   const auto arena =
-      make_arena_source(*model.model, model.layout, devices.host(), devices.host().compute().pool(), stats).value();
+      experts::ArenaSource::create(*model.model, model.layout, cpu, cpu.compute().pool(), stats).value();
   UnreliableSource source(*arena, model.layout);
   CachedRig rig(model, {.where = GetParam(), .slots = 2}, &source);
   source.failing_fetches = 2;

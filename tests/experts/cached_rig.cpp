@@ -15,8 +15,8 @@ CachedRig::CachedRig(const ExpertModel& model, const CachedOptions& options, exp
       source_(source),
       stream_(devices_.device().make_stream("compute")) {
   if (source_ == nullptr) {
-    arena_ =
-        make_arena_source(*model.model, model.layout, devices_.host(), devices_.host().compute().pool(), stats).value();
+    device::host::HostDevice& host = devices_.host();
+    arena_ = experts::ArenaSource::create(*model.model, model.layout, host, host.compute().pool(), stats).value();
     source_ = arena_.get();
   }
   device::Device& device = devices_.device();

@@ -38,7 +38,7 @@ DispatchRig::DispatchRig(const ExpertModel& model, const RigOptions& options, ex
       weights_(device_, options.max_rows, options.k, 2, 1), x_(device_, options.max_rows, model.spec.dim, 3, 5),
       y_(device_, options.max_rows, model.spec.dim, 1, 4) {
   if (source_ == nullptr) {
-    arena_ = make_arena_source(*model.model, model.layout, device_, device_.compute().pool(), stats).value();
+    arena_ = experts::ArenaSource::create(*model.model, model.layout, device_, device_.compute().pool(), stats).value();
     source_ = arena_.get();
   }
   const experts::DispatchLimits limits{.max_rows = options.max_rows, .n_used = options.k,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experts/dispatch.h"
+#include "experts/sources/arena.h"
 #include "experts/support.h"
 
 namespace strata::test {

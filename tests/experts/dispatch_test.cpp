@@ -225,7 +225,8 @@ TEST(Dispatch, CountersAndLeases) {
   const ExpertModel model(spec, random_parts(spec, 5));
   device::host::HostDevice device(host_options());
   Stats stats;
-  const auto arena = make_arena_source(*model.model, model.layout, device, device.compute().pool(), stats).value();
+  const auto arena =
+      experts::ArenaSource::create(*model.model, model.layout, device, device.compute().pool(), stats).value();
   UnreliableSource source(*arena, model.layout);
   DispatchRig rig(model, {}, &source);
   Inputs in(spec, 4, 2, 9);
@@ -248,7 +249,7 @@ class DispatchFailure : public testing::Test {
   device::host::HostDevice device_{host_options()};
   Stats stats_;
   std::unique_ptr<experts::ExpertSource> arena_ =
-      make_arena_source(*model_.model, model_.layout, device_, device_.compute().pool(), stats_).value();
+      experts::ArenaSource::create(*model_.model, model_.layout, device_, device_.compute().pool(), stats_).value();
   UnreliableSource source_{*arena_, model_.layout};
   DispatchRig rig_{model_, {}, &source_};
   Inputs in_{spec_, 8, 2, 9};

@@ -148,6 +148,10 @@ class EventlessDevice final : public device::Device {
   Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) override {
     return inner_.allocate_host(bytes, kind, std::move(name));
   }
+  Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, device::MappedAs mapped,
+                                                      std::string name) override {
+    return inner_.page_lock(range, mapped, std::move(name));
+  }
   std::unique_ptr<Stream> make_stream(std::string name) override;
   std::unique_ptr<Event> make_event() override { return nullptr; }
   Result<std::unique_ptr<device::Graph>> capture(const std::function<void(Stream&)>& enqueue) override {

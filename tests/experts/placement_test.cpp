@@ -276,6 +276,31 @@ TEST(Placement, TheCopyKeepsWhatCachesLackAndLend) {
   EXPECT_EQ(machine.plan()->below, SourceKind::kMapped);
 }
 
+// What devices copy out of, if they have memory of their own; an arena if prompts stream out of it.
+TEST(Placement, CountsWhatIsPageLocked) {
+  EXPECT_EQ(cpu_with(16 * kBlob).plan()->pinned_bytes, 0u);
+  EXPECT_EQ(cpu_with(8 * kBlob, {.direct_reads = true, .stage_bytes = kBlob}).plan()->pinned_bytes, 0u);
+  Machine machine;
+  machine.parts = {device_part(budget_for(6))};
+  machine.ram_bytes = kGiB;
+  machine.options = {.cache_min_slots = 1};
+  const PlacementPlan arena = machine.plan().value();
+  EXPECT_EQ(arena.source, SourceKind::kArena);
+  EXPECT_FALSE(arena.parts[0].ring.empty());
+  EXPECT_EQ(arena.pinned_bytes, 100 + arena.parts[0].cache.host + 16 * kBlob);
+  EXPECT_EQ(arena.pinned_bytes, arena.ram_bytes());
+  machine.options.source = SourceKind::kResident;
+  const PlacementPlan copy = machine.plan().value();
+  EXPECT_EQ(copy.pinned_bytes, 100 + copy.parts[0].cache.host + copy.resident.bytes());
+  machine.options = {.source = SourceKind::kDirect, .stage_bytes = 2 * kBlob};
+  EXPECT_EQ(machine.plan()->pinned_bytes, 100 + copy.parts[0].cache.host + 2 * kBlob);
+  machine.options = {};
+  machine.parts = {device_part(budget_for(16))};
+  const PlacementPlan all_cached = machine.plan().value();
+  EXPECT_EQ(all_cached.source, SourceKind::kArena);
+  EXPECT_EQ(all_cached.pinned_bytes, 100 + all_cached.parts[0].cache.host);
+}
+
 TEST(Placement, IsPrinted) {
   Machine machine;
   machine.parts = {device_part(budget_for(6))};
@@ -284,6 +309,7 @@ TEST(Placement, IsPrinted) {
   const std::string text = placement_text(machine.input(), machine.plan().value());
   for (const char* row : {"| sim:0 | weights | 1000 B |", "| sim:0 | expert cache |", "| sim:0 | lent to prompts |",
                           "| RAM | resident copy | 18 KiB | 3 |", "| RAM | buffers of direct reads | 6 KiB |",
+                          "| RAM | of these page-locked |",
                           "| files | direct reads | 42 KiB | 7 |", "96 KiB of experts do not fit",
                           "lends 4 slots to the prompt path: 0 keep their experts in RAM too; while one runs, 100 %"}) {
     EXPECT_THAT(text, testing::HasSubstr(row));

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 
+#include "device/sim/machine.h"
 #include "experts/shared_arena_rig.h"
 #include "experts/support.h"
 
@@ -65,6 +66,35 @@ TEST_P(SharedArena, HoldsTheFilesBytesForWhoLoadsAndWhoAttaches) {
     EXPECT_THAT((*second.source)->report(), HasSubstr("another engine loaded, nothing read"));
     EXPECT_EQ(file_state(folder.arena())->bytes, experts::shared_arena_bytes(first.m.layout));
   }
+}
+
+// A device copies straight out of the mapping, and the file is none the worse for it.
+TEST_P(SharedArena, IsPageLockedForWhoLoadsAndWhoAttaches) {
+  const auto machine = device::sim::make_sim("sim:64MiB").value();
+  device::Device& device = machine->device(0);
+  InProcess first("a", folder_.arena()), second("a", folder_.arena());
+  ASSERT_TRUE(first.ok() && second.ok());
+  const auto stream = device.make_stream("copies");
+  for (InProcess* engine : {&first, &second}) {
+    experts::SharedArenaSource& source = **engine->source;
+    EXPECT_EQ(source.page_lock(device, real_clock()).bytes(), engine->m.layout.total_bytes());
+    const experts::ExpertLayout& layout = engine->m.layout;
+    const auto last = static_cast<int32_t>(layout.layers().size()) - 1;
+    const size_t bytes = layout.layer(last).parts[0].bytes;
+    const auto target = device.allocate(bytes, "target").value();
+    const auto back = device.allocate_host(bytes, device::MemoryKind::kPinned, "back").value();
+    Lease lease = *source.try_lease({last, layout.layer(last).n_experts - 1});
+    const Lease::HostPlace place = lease.host_place(0);
+    ASSERT_NE(place.buffer, nullptr);
+    EXPECT_EQ(place.buffer->kind(), device::MemoryKind::kPinned);
+    stream->copy(*target, 0, *place.buffer, place.offset, bytes);
+    lease.note_async_read(*stream);
+    stream->copy(*back, 0, *target, 0, bytes);
+    ASSERT_TRUE(stream->synchronize().ok());
+    EXPECT_EQ(std::memcmp(back->read<std::byte>(0, bytes).span().data(), lease.part(0), bytes), 0);
+    EXPECT_TRUE(source.health().ok());
+  }
+  EXPECT_TRUE(machine->races().empty());
 }
 
 TEST_P(SharedArena, TwoThreadsAtOnceLoadOnce) {

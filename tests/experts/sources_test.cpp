@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "experts/sources/arena.h"
 #include "experts/support.h"
 #include "gguf/writer.h"
 #include "support/golden.h"
@@ -11,6 +12,7 @@ namespace strata::test {
 namespace {
 
 using device::host::HostDevice;
+using experts::ArenaSource;
 using experts::ExpertKey;
 using experts::ExpertLayout;
 using experts::ExpertSource;
@@ -65,7 +67,7 @@ TEST(Sources, TheArenaHoldsEveryExpert) {
     for (const int n_files : {1, 3}) {
       const ExpertModel m(spec, numbered_parts(), n_files);
       Stats stats;
-      const auto source = make_arena_source(*m.model, m.layout, device, device.compute().pool(), stats);
+      const auto source = ArenaSource::create(*m.model, m.layout, device, device.compute().pool(), stats);
       ASSERT_TRUE(source.ok()) << source.error().message;
       EXPECT_EQ(device.used_bytes(), m.layout.total_bytes());
       const auto blobs = spec.n_layers * spec.n_experts;
@@ -114,7 +116,9 @@ class FaultyArena {
     auto opened = gguf::Model::open(clean_.files.path(), files_);
     if (!opened.ok()) return opened.error();
     model_ = std::move(*opened);
-    return make_arena_source(*model_, clean_.layout, device_, device_.compute().pool(), stats_);
+    auto arena = ArenaSource::create(*model_, clean_.layout, device_, device_.compute().pool(), stats_);
+    if (!arena.ok()) return arena.error();
+    return std::unique_ptr<ExpertSource>(std::move(*arena));
   }
   uint64_t reads_of_opening() {
     FaultyFileSystem counting(clean_.files.system(), clock_, {});
@@ -178,7 +182,7 @@ TEST(Sources, TheArenaStaysWithinTheBudget) {
   const ExpertModel m({.n_layers = 2}, numbered_parts());
   HostDevice device(host_options(1, m.layout.total_bytes() - 1));
   Stats stats;
-  expect_error(make_arena_source(*m.model, m.layout, device, device.compute().pool(), stats), ErrorCode::kNoMemory,
+  expect_error(ArenaSource::create(*m.model, m.layout, device, device.compute().pool(), stats), ErrorCode::kNoMemory,
                {"expert arena", "192 KiB"});
   EXPECT_EQ(m.layout.total_bytes(), 192 * kKiB);
   EXPECT_EQ(stats.get(Counter::kFileReads), 0);

@@ -19,11 +19,11 @@ constexpr ExpertFormula kClamped{ExpertFormula::Activation::kSwigluClamped, 1.70
 // An arena beside a rig, for sources that stand between the two.
 struct Arena {
   explicit Arena(const ExpertModel& model)
-      : source(make_arena_source(*model.model, model.layout, devices.host(), devices.host().compute().pool(), stats)
-                   .value()) {}
+      : source(experts::ArenaSource::create(*model.model, model.layout, host, host.compute().pool(), stats).value()) {}
   TestDevice devices{Where::kHost};
+  device::host::HostDevice& host = devices.host();
   Stats stats;
-  std::unique_ptr<experts::ExpertSource> source;
+  std::unique_ptr<experts::ArenaSource> source;
 };
 
 class StreamedDispatch : public testing::TestWithParam<Where> {

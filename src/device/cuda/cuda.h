@@ -17,6 +17,8 @@ class Gpu : public Device {
  public:
   // Host memory of the device that is handed out.
   virtual uint64_t host_bytes() const = 0;
+  // Times that it took memory, of its own or page-locked, since it was opened.
+  virtual uint64_t n_allocations() const = 0;
   // What its memory yields at most; 0 where the driver does not say.
   virtual double memory_bytes_per_second() const = 0;
 };
@@ -26,6 +28,7 @@ struct GpuOptions {
   std::optional<uint64_t> limit_bytes = std::nullopt;
   uint64_t reserve_bytes = 700 * kMiB;  // of those, that stay free
   bool deterministic = false;           // operations give the same bits whatever rows stand beside a row
+  bool peer_copies = true;     // to and from devices that it reaches; else it reaches none
   // Streams and host signal each other by operations of the driver; else, or where it has none, by host functions.
   bool stream_memory_operations = true;
 };

@@ -201,6 +201,11 @@ Result<std::unique_ptr<HostBuffer>> HostDevice::allocate_host(size_t bytes, Memo
   ASSERT(kind != MemoryKind::kDevice);
   return make<HostBuffer>(bytes, kind, std::move(name));
 }
+Result<std::unique_ptr<const HostBuffer>> HostDevice::page_lock(std::span<const std::byte> range, MappedAs,
+                                                                std::string name) {
+  return std::unique_ptr<const HostBuffer>(new HostBuffer(
+      this, MemoryKind::kPinned, std::move(name), const_cast<std::byte*>(range.data()), range.size()));
+}
 std::unique_ptr<Stream> HostDevice::make_stream(std::string name) {
   return std::make_unique<HostStream>(this, std::move(name));
 }

@@ -25,6 +25,9 @@ class HostDevice final : public Device {
   uint64_t used_bytes() const override { return used_bytes_; }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes, std::string name) override;
   Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) override;
+  // All of its memory is read when a copy runs, page-locked or not: this locks nothing.
+  Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, MappedAs mapped,
+                                                      std::string name) override;
   std::unique_ptr<Stream> make_stream(std::string name) override;
   std::unique_ptr<Event> make_event() override;
   Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) override;

@@ -33,7 +33,8 @@ struct Core {
   const SimSpec spec;
   const kernels::Kernels& kernels;
   Pages pages;
-  std::atomic<uint64_t> host_bytes{0};  // of host memory that is handed out
+  std::atomic<uint64_t> host_bytes{0};    // of host memory that is handed out
+  std::atomic<uint64_t> locked_bytes{0};  // of the program's own memory
   Faults faults;
   Order order;
   Schedule schedule;

@@ -31,6 +31,25 @@ class SimDevice::Owned final : public M {
   MemoryRecord record_;
 };
 
+// Its pages stay the program's: they are neither poisoned nor counted.
+class SimDevice::Locked final : public HostBuffer {
+ public:
+  Locked(SimDevice& device, std::string name, std::span<const std::byte> range)
+      : HostBuffer(&device, MemoryKind::kPinned, std::move(name), const_cast<std::byte*>(range.data()), range.size()),
+        core_(device.core_),
+        record_(device.core_, *this) {
+    set_observer(&record_);
+  }
+  ~Locked() override {
+    record_.before_free();
+    core_.locked_bytes -= bytes();
+  }
+
+ private:
+  Core& core_;
+  MemoryRecord record_;
+};
+
 SimDevice::SimDevice(Core& core, int index)
     : core_(core),
       index_(index),
@@ -57,6 +76,7 @@ Result<std::unique_ptr<Buffer>> SimDevice::allocate(size_t bytes, std::string na
     return Error{ErrorCode::kNoMemory,
                  format("the system has no {} to stand for {} on {}", format_bytes(bytes), name, name_)};
   }
+  n_allocations_++;
   return std::unique_ptr<Buffer>(new Owned<Buffer>(*this, MemoryKind::kDevice, std::move(name), pages, bytes));
 }
 
@@ -69,7 +89,23 @@ Result<std::unique_ptr<HostBuffer>> SimDevice::allocate_host(size_t bytes, Memor
     return Error{ErrorCode::kNoMemory, format("the system has no {} for {}", format_bytes(bytes), name)};
   }
   core_.host_bytes += bytes;
+  n_allocations_++;
   return std::unique_ptr<HostBuffer>(new Owned<HostBuffer>(*this, kind, std::move(name), pages, bytes));
+}
+
+Result<std::unique_ptr<const HostBuffer>> SimDevice::page_lock(std::span<const std::byte> range, MappedAs,
+                                                               std::string name) {
+  ASSERT(!range.empty());
+  uint64_t locked = core_.locked_bytes.load();
+  do {
+    if (range.size() > core_.spec.lock_bytes - locked) {
+      return Error{ErrorCode::kNoMemory,
+                   format("{} cannot be page-locked: of the {} of lock= that {} has, {} are left",
+                          format_bytes(range.size()), format_bytes(core_.spec.lock_bytes), name_,
+                          format_bytes(core_.spec.lock_bytes - locked))};
+    }
+  } while (!core_.locked_bytes.compare_exchange_weak(locked, locked + range.size()));
+  return std::unique_ptr<const HostBuffer>(new Locked(*this, std::move(name), range));
 }
 
 std::unique_ptr<Stream> SimDevice::make_stream(std::string name) {

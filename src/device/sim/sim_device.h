@@ -25,8 +25,12 @@ class SimDevice final : public Device {
   uint64_t budget_bytes() const override { return budget_bytes_; }
   uint64_t used_bytes() const override { return used_bytes_.load(); }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes, std::string name) override;
+  // Times that it took memory, of its own or of the host, since it was made.
+  uint64_t n_allocations() const { return n_allocations_.load(); }
   // Host memory counts against no device's budget (SimMachine::host_bytes counts it).
   Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) override;
+  Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, MappedAs mapped,
+                                                      std::string name) override;
   std::unique_ptr<Stream> make_stream(std::string name) override;
   std::unique_ptr<Event> make_event() override;
   Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) override;
@@ -43,12 +47,13 @@ class SimDevice final : public Device {
  private:
   template <class M>
   class Owned;
+  class Locked;
 
   Core& core_;
   const int index_;
   const std::string name_;
   const uint64_t budget_bytes_;
-  std::atomic<uint64_t> used_bytes_{0};
+  std::atomic<uint64_t> used_bytes_{0}, n_allocations_{0};
   std::atomic<int64_t> scratch_floats_{0};
   host::Compute compute_;
 };

@@ -121,6 +121,13 @@ Status parse_peer(std::string_view part, std::string_view value, uint64_t& field
   return {};
 }
 
+Status parse_lock(std::string_view part, std::string_view value, uint64_t& field) {
+  const auto size = value == "off" ? std::optional<uint64_t>(0) : parse_amount(value, kSizes, kMaxBudgetBytes);
+  if (!size) return bad(part, "has to be lock=off or a memory size like lock=64MiB");
+  field = *size;
+  return {};
+}
+
 Status parse_whole(std::string_view part, std::string_view value, uint64_t& field) {
   const auto number = parse_number(value);
   if (!number) return bad(part, "has to be a whole number below 2^64");
@@ -146,8 +153,10 @@ Status parse_option(std::string_view part, std::string_view key, std::string_vie
   if (key == "drive") return parse_single(part, value, spec.drive_bytes_per_s);
   if (key == "seed") return parse_whole(part, value, spec.seed);
   if (key == "fail") return parse_whole(part, value, spec.fail_at);
+  if (key == "lock") return parse_lock(part, value, spec.lock_bytes);
   if (key == "check") return parse_check(part, value, spec);
-  return bad(part, "is no part of it; known are link=, peer=, compute=, mem=, host=, drive=, seed=, check= and fail=");
+  return bad(part,
+             "is no part of it; known are link=, peer=, compute=, mem=, host=, drive=, seed=, lock=, check= and fail=");
 }
 
 }  // namespace

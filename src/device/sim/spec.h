@@ -10,6 +10,7 @@
 //   compute  of a device's arithmetic             drive  of reads from files
 //   seed     of the random delays                 check  on or off: the checker of access orders
 //   fail     n: the n-th thing that can fail does (faults.h)
+//   lock     of the program's own memory, that can be page-locked; as a size, or off
 //
 // With peer=off no device reaches the memory of another one.
 #pragma once
@@ -42,6 +43,7 @@ struct SimSpec {
   uint64_t seed = 1;
   bool check = true;
   uint64_t fail_at = 0;  // 0: nothing fails
+  uint64_t lock_bytes = kMaxBudgetBytes;
 };
 
 // Whether a device setting means simulated devices.

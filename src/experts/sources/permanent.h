@@ -1,4 +1,5 @@
 // Leases of sources whose bytes stay where they are as long as the source lives: nothing to release, no fence to keep.
+// Copies out of them have run before the source dies.
 #pragma once
 
 #include "experts/source.h"
@@ -17,7 +18,7 @@ class PermanentSource : public ExpertSource {
     const std::byte* parts[kMaxParts];
     for (size_t i = 0; i < layer.parts.size(); i++) parts[i] = address(key, static_cast<int>(i));
     stats_.add(counter_);
-    return make_lease(key, 0, {parts, layer.parts.size()});
+    return make_lease(key, 0, {parts, layer.parts.size()}, buffer(key));
   }
 
   Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
@@ -29,6 +30,8 @@ class PermanentSource : public ExpertSource {
 
  protected:
   virtual const std::byte* address(ExpertKey key, int part) const = 0;
+  // The host buffer that all parts of the expert lie in; null where there is none.
+  virtual const device::HostBuffer* buffer(ExpertKey) const { return nullptr; }
   void release(uint32_t) override {}
   void note_async_read(uint32_t, device::Stream&) override {}
 

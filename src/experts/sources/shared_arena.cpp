@@ -15,6 +15,16 @@ Result<std::unique_ptr<SharedArenaSource>> SharedArenaSource::create(const share
 SharedArenaSource::SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened)
     : PermanentSource(spec.layout, spec.stats, Counter::kArenaLeases), opened_(std::move(opened)) {}
 
+// Locking for writing would touch the pages for writing, which tells all engines that the file was changed.
+const ArenaLocks& SharedArenaSource::page_lock(device::Device& device, Clock& clock) {
+  locks_ = ArenaLocks({.device = device,
+                       .layout = layout_,
+                       .arena = opened_.payload->bytes(),
+                       .mapped = device::MappedAs::kReadOnly,
+                       .clock = clock});
+  return locks_;
+}
+
 Status SharedArenaSource::health() const {
   const Result<SharedFile::Size> size = opened_.file->size();
   if (!size.ok()) return size.error();

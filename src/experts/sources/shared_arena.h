@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "experts/arena_locks.h"
 #include "experts/shared_arena/opener.h"
 #include "experts/sources/permanent.h"
 
@@ -20,6 +21,10 @@ class SharedArenaSource final : public PermanentSource {
   // kIo once the file was cut or written to by another program.
   Status health() const override;
 
+  // Before the first lease, for a device that copies out of the arena: leases are of page-locked memory from then on,
+  // as far as the system gives it.
+  const ArenaLocks& page_lock(device::Device& device, Clock& clock);
+
   // What its loader has found the experts' checksum to be (experts/checksum.h).
   uint64_t published_checksum() const { return opened_.checksum; }
   // How it came about and on which pages it lies, for people.
@@ -28,8 +33,10 @@ class SharedArenaSource final : public PermanentSource {
  private:
   SharedArenaSource(const shared_arena::OpenSpec& spec, shared_arena::Opened opened);
   const std::byte* address(ExpertKey key, int part) const override;
+  const device::HostBuffer* buffer(ExpertKey key) const override { return locks_.slice_of(layout_.index(key)); }
 
   shared_arena::Opened opened_;
+  ArenaLocks locks_;  // of its payload
 };
 
 }  // namespace strata::experts

@@ -28,6 +28,7 @@ TEST(SimSpec, AllParts) {
   EXPECT_EQ(spec->seed, 7u);
   EXPECT_TRUE(spec->check);
   EXPECT_EQ(spec->fail_at, 0u);
+  EXPECT_GE(spec->lock_bytes, kGiB);
 }
 
 TEST(SimSpec, DevicesAlikeAndOthers) {
@@ -44,6 +45,11 @@ TEST(SimSpec, DevicesWithoutALinkBetweenThem) {
   const auto spec = parse_sim_spec("sim:2x64MiB/peer=off");
   ASSERT_TRUE(spec.ok()) << spec.error().message;
   EXPECT_EQ(spec->peer_bytes_per_s, 0u);
+}
+
+TEST(SimSpec, WhatCanBePageLocked) {
+  EXPECT_EQ(parse_sim_spec("sim:64MiB/lock=3MiB")->lock_bytes, 3 * kMiB);
+  EXPECT_EQ(parse_sim_spec("sim:64MiB/lock=off")->lock_bytes, 0u);
 }
 
 TEST(SimSpec, TheLargestNumbers) {
