@@ -6,7 +6,7 @@ export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 readonly run_packages=(g++ cmake ninja-build ccache pkg-config git libcli11-dev libspdlog-dev libfmt-dev
-  libpcre2-dev liburing-dev libedit-dev nlohmann-json3-dev)
+  libpcre2-dev liburing-dev libedit-dev nlohmann-json3-dev libboost-dev)
 readonly test_packages=(libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev python3)
 readonly full_packages=(clang libclang-rt-dev llvm)
 readonly cmake_needed=3.25

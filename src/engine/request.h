@@ -1,6 +1,7 @@
 // What is asked of the scheduler, and what it tells about it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,17 @@ struct RequestResult {
   int64_t answer_tokens = 0;  // given out
   int64_t prompt_ns = 0;      // from the first step of the prompt to its last row
   int64_t answer_ns = 0;      // from there to the end
+};
+
+// A request as its owner sees it. Any thread.
+class RequestHandle {
+ public:
+  // Ends the request at the next layer (alone in its step) or step. Once is enough.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> cancelled_{false};
 };
 
 // Hears of one request, on the thread that runs the scheduler. Calls must be short and must not call the scheduler.

@@ -33,17 +33,6 @@ struct SchedulerOptions {
   size_t max_queued = 1024;  // requests that wait; more are refused
 };
 
-// A request as its owner sees it. Any thread.
-class RequestHandle {
- public:
-  // Ends the request at the next layer (alone in its step) or step. Once is enough.
-  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> cancelled_{false};
-};
-
 // submit() and RequestHandle are for any thread; step() for the one that owns the engine. Must die before the engine,
 // with no request left or none that is to be heard of again.
 class Scheduler : private StepSource {
