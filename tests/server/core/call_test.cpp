@@ -226,7 +226,8 @@ TEST(Pages, TellHowFarRequestsAre) {
   EXPECT_TRUE(soon([&] { return has(in_prompt(), R"("state":"prompt","prompt_tokens":40,"prompt_done":30)"); }));
   EXPECT_TRUE(has(in_prompt(), R"({"id":1,"is_processing":true)"));
   running.stub().step(3);
-  EXPECT_TRUE(soon([&] { return has(in_prompt(), R"("state":"answer","prompt_tokens":40,"prompt_done":40,"answer_tokens":2)"); }));
+  const char* const answering = R"("state":"answer","prompt_tokens":40,"prompt_done":40,"answer_tokens":2)";
+  EXPECT_TRUE(soon([&] { return has(in_prompt(), answering); }));
   const std::string text = running.ask(get("/metrics")).body;
   EXPECT_TRUE(has(text, "vllm:num_requests_running{model_name=\"stub\"} 2\n")) << text;
   EXPECT_TRUE(has(text, "vllm:num_requests_waiting{model_name=\"stub\"} 1\n"));
