@@ -3,6 +3,9 @@
 // the piece is unfinished, run() can't have returned, and the description stands still. A job with more pieces than 16
 // bits count is published in rounds.
 //
+// Pieces come in levels, each of one size: a piece for each thread, in the last level all that are left. Pieces of one
+// size are one level.
+//
 // Sleeping. A worker announces itself in `sleepers`, looks at the claim word once more, then waits for `signal` to
 // change. run() stores the claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so
 // one of them sees the other: either run() sees the sleeper and changes `signal`, or the worker sees the piece. The
@@ -31,6 +34,7 @@ namespace {
 constexpr int kCountBits = 16;
 constexpr uint64_t kCountMask = (uint64_t{1} << kCountBits) - 1;
 constexpr int64_t kPiecesMax = kCountMask;
+constexpr int kLevelsMax = 5;
 
 constexpr uint64_t claim_word(uint32_t phase, uint64_t pieces) {
   return (uint64_t{phase} << (2 * kCountBits)) | (pieces << kCountBits);
@@ -62,18 +66,19 @@ bool spin_until(std::chrono::microseconds limit, const Condition& condition) {
   return false;
 }
 
-void name_and_pin_this_thread(int worker, const std::vector<int>& cpus) {
+void name_and_place_this_thread(int worker, const std::vector<int>& cpus) {
   pthread_setname_np(pthread_self(), format("strata-{}", worker).c_str());
   if (cpus.empty()) return;
-  const int cpu = cpus[static_cast<size_t>(worker) % cpus.size()];
-  const size_t n_cpus = static_cast<size_t>(cpu) + 1;
+  const size_t n_cpus = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
   cpu_set_t* set = CPU_ALLOC(n_cpus);
   if (set == nullptr) return;
   CPU_ZERO_S(CPU_ALLOC_SIZE(n_cpus), set);
-  CPU_SET_S(static_cast<size_t>(cpu), CPU_ALLOC_SIZE(n_cpus), set);
+  for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), CPU_ALLOC_SIZE(n_cpus), set);
   const int error = pthread_setaffinity_np(pthread_self(), CPU_ALLOC_SIZE(n_cpus), set);
   CPU_FREE(set);
-  if (error != 0) log_warning("cannot pin computing thread {} to core {}; it runs unpinned", worker, cpu);
+  if (error != 0) {
+    log_warning("cannot keep computing thread {} on the cores given (first {}); it runs on any", worker, cpus[0]);
+  }
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ struct ThreadPool::Impl {
     for (int worker = 1; worker < options.n_threads; ++worker) {
       try {
         threads.emplace_back([this, worker, cpus = options.cpus] {
-          name_and_pin_this_thread(worker, cpus);
+          name_and_place_this_thread(worker, cpus);
           work(worker);
         });
       } catch (const std::system_error&) {
@@ -129,16 +134,35 @@ struct ThreadPool::Impl {
     uint64_t word = claim.load();
     while (has_open_piece(word)) {
       if (!claim.compare_exchange_weak(word, word + 1)) continue;
-      const int64_t begin = static_cast<int64_t>(next_piece(word)) * grain + first_item;
       if (worker != 0) sync_acquired(&claim);
-      fn(context, begin, begin + std::min(grain, end_item - begin), worker);
+      const auto [begin, end] = items_of(static_cast<int64_t>(next_piece(word)));
+      fn(context, begin, end, worker);
       if (worker != 0) sync_released(&unfinished);
       if (unfinished.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake(unfinished, 1);
       word = claim.load();
     }
   }
 
-  // One round: the items [first_item, end_item) in `pieces` pieces.
+  struct Items {
+    int64_t begin, end;
+  };
+  Items items_of(int64_t piece) const {
+    const int64_t level = std::min<int64_t>(piece / per_level, n_levels - 1);
+    const Level& at = levels[level];
+    const int64_t begin = at.first_item + (piece - level * per_level) * at.grain;
+    return {begin, begin + std::min(at.grain, end_item - begin)};
+  }
+
+  void begin_job(PieceFn job_fn, const void* job_context) {
+    const bool overlaps = busy.exchange(true);
+    ASSERT(!overlaps);
+    fn = job_fn;
+    context = job_context;
+    per_level = static_cast<int64_t>(threads.size()) + 1;
+  }
+  void end_job() { busy.store(false); }
+
+  // One round: the items of `levels` up to end_item, in `pieces` pieces.
   void publish_and_join(int64_t pieces) {
     unfinished.store(static_cast<uint32_t>(pieces));
     sync_released(&claim);
@@ -156,20 +180,42 @@ struct ThreadPool::Impl {
     sync_acquired(&unfinished);
   }
 
-  void run(int64_t n_items) {
-    for (first_item = 0; first_item < n_items; first_item = end_item) {
-      const int64_t left = n_items - first_item;
+  void run(int64_t n_items, int64_t grain) {
+    n_levels = 1;
+    for (int64_t first = 0; first < n_items; first = end_item) {
+      const int64_t left = n_items - first;
       const bool last_round = (left - 1) / grain < kPiecesMax;
-      end_item = last_round ? n_items : first_item + kPiecesMax * grain;
+      end_item = last_round ? n_items : first + kPiecesMax * grain;
+      levels[0] = {first, grain};
       publish_and_join(last_round ? (left - 1) / grain + 1 : kPiecesMax);
+    }
+  }
+
+  void run_shrinking(int64_t n_items, int64_t least) {
+    int64_t left = (n_items - 1) / least + 1;  // in units of `least` items
+    end_item = n_items;
+    n_levels = 0;
+    for (int64_t first = 0;;) {
+      const int64_t units = std::max<int64_t>(left / (2 * per_level), 1);
+      levels[n_levels++] = {first, units * least};
+      if (units == 1 || n_levels == kLevelsMax) {
+        return publish_and_join((n_levels - 1) * per_level + (left - 1) / units + 1);
+      }
+      left -= per_level * units;
+      first += per_level * units * least;
     }
   }
 
   // The job. Written by run() while no piece is open, read by whoever holds a piece.
   PieceFn fn = nullptr;
   const void* context = nullptr;
-  int64_t grain = 0;
-  int64_t first_item = 0;
+  struct Level {
+    int64_t first_item;
+    int64_t grain;  // items of a piece
+  };
+  Level levels[kLevelsMax] = {};
+  int64_t n_levels = 0;
+  int64_t per_level = 1;  // pieces of a level; how many threads there are
   int64_t end_item = 0;
 
   // Words that different threads hammer on lie on cache lines of their own.
@@ -194,8 +240,7 @@ int ThreadPool::n_threads() const { return static_cast<int>(impl_->threads.size(
 void ThreadPool::run(int64_t n_items, int64_t grain, PieceFn fn, const void* context) {
   ASSERT(n_items >= 0);
   ASSERT(grain >= 1);
-  const bool overlaps = impl_->busy.exchange(true);
-  ASSERT(!overlaps);
+  impl_->begin_job(fn, context);
   if (impl_->threads.empty() || n_items <= grain) {
     for (int64_t begin = 0; begin < n_items;) {
       const int64_t end = begin + std::min(grain, n_items - begin);
@@ -203,12 +248,21 @@ void ThreadPool::run(int64_t n_items, int64_t grain, PieceFn fn, const void* con
       begin = end;
     }
   } else {
-    impl_->fn = fn;
-    impl_->context = context;
-    impl_->grain = grain;
-    impl_->run(n_items);
+    impl_->run(n_items, grain);
   }
-  impl_->busy.store(false);
+  impl_->end_job();
+}
+
+void ThreadPool::run_shrinking(int64_t n_items, int64_t least, PieceFn fn, const void* context) {
+  ASSERT(n_items >= 0);
+  ASSERT(least >= 1);
+  impl_->begin_job(fn, context);
+  if (impl_->threads.empty() || n_items <= least) {
+    if (n_items > 0) fn(context, 0, n_items, 0);
+  } else {
+    impl_->run_shrinking(n_items, least);
+  }
+  impl_->end_job();
 }
 
 }  // namespace strata

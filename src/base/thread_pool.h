@@ -1,4 +1,4 @@
-// The computing threads: a fixed set of workers, pinned to cores, that split one job at a time by items (rows).
+// The computing threads: a fixed set of workers, kept on a set of cores, that split one job at a time by items (rows).
 //
 // A job is published as one 64-bit claim word that packs phase, piece count and next piece, so a worker that comes late
 // can never claim a piece of the next job: its compare-and-swap carries the old phase and fails. Workers spin briefly,
@@ -13,8 +13,9 @@ namespace strata {
 
 struct ThreadPoolOptions {
   int n_threads = 1;          // computing threads, the caller among them; >= 1
-  // Cores to pin to: worker i runs on cpus[i % size]. Worker 0, the caller, keeps the affinity it has. Empty: nobody is
-  // pinned. A core that the process may not use costs a warning.
+  // Cores that the workers may run on; empty: any. Worker 0, the caller, keeps the affinity it has, so no worker is
+  // pinned to a core of its own: where the caller came to run on that one, the two would share it, for seconds. Cores
+  // that the process may not use are left out; where none is left, a warning says so.
   std::vector<int> cpus = {};
   int64_t spin_us = 50;       // how long an idle worker spins before it sleeps
 };
@@ -35,14 +36,25 @@ class ThreadPool {
   // A body must not throw.
   template <class Body>
   void for_each(int64_t n_items, int64_t grain, const Body& body) {
-    run(n_items, grain, [](const void* context, int64_t begin, int64_t end, int worker) {
-      (*static_cast<const Body*>(context))(begin, end, worker);
-    }, &body);
+    run(n_items, grain, call_body<Body>, &body);
+  }
+
+  // The same with pieces that shrink, for items that cost about the same: half of each thread's share first, then a
+  // quarter and so on down to 1/32, in whole multiples of `least` items (but for the last one). So there are few
+  // pieces, and who comes last keeps the others waiting for a small one. With one thread it is one piece.
+  template <class Body>
+  void for_each_shrinking(int64_t n_items, int64_t least, const Body& body) {
+    run_shrinking(n_items, least, call_body<Body>, &body);
   }
 
  private:
   using PieceFn = void (*)(const void* context, int64_t begin, int64_t end, int worker);
+  template <class Body>
+  static void call_body(const void* context, int64_t begin, int64_t end, int worker) {
+    (*static_cast<const Body*>(context))(begin, end, worker);
+  }
   void run(int64_t n_items, int64_t grain, PieceFn fn, const void* context);
+  void run_shrinking(int64_t n_items, int64_t least, PieceFn fn, const void* context);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

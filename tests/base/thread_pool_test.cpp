@@ -3,6 +3,7 @@
 // get lost; a rendezvous inside a job hangs if one does. Run under ThreadSanitizer as well.
 #include "base/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <numeric>
@@ -75,6 +76,63 @@ TEST(ThreadPoolTest, ItemCountsUpToTheTypesLimitDoNotOverflow) {
 TEST(ThreadPoolTest, NoItemsMeansNoCalls) {
   ThreadPool pool({.n_threads = 2});
   pool.for_each(0, 10, [](int64_t, int64_t, int) { FAIL(); });
+  pool.for_each_shrinking(0, 10, [](int64_t, int64_t, int) { FAIL(); });
+}
+
+struct Piece {
+  int64_t begin, end;
+  bool operator<(const Piece& other) const { return begin < other.begin; }
+};
+
+// The pieces of a job in order of their items.
+std::vector<Piece> shrinking_pieces(ThreadPool& pool, int64_t n_items, int64_t least) {
+  std::vector<Piece> pieces(4096);
+  std::atomic<size_t> n{0};
+  pool.for_each_shrinking(n_items, least, [&](int64_t begin, int64_t end, int) { pieces[n++] = {begin, end}; });
+  pieces.resize(n);
+  std::sort(pieces.begin(), pieces.end());
+  return pieces;
+}
+
+TEST(ThreadPoolTest, ShrinkingPiecesCoverEveryItemOnceInFallingSizes) {
+  Random random(3);
+  for (int pools = 0; pools < 30; ++pools) {
+    ThreadPool pool({.n_threads = static_cast<int>(2 + random.below(5)), .spin_us = random.below(2) ? 20 : 0});
+    for (int jobs = 0; jobs < 40; ++jobs) {
+      const auto n_items = static_cast<int64_t>(1 + random.below(random.below(2) ? 100 : 100000));
+      const auto least = static_cast<int64_t>(1 + random.below(random.below(2) ? 4 : 300));
+      const std::vector<Piece> pieces = shrinking_pieces(pool, n_items, least);
+      int64_t next = 0, length = n_items;
+      for (const Piece& piece : pieces) {
+        ASSERT_EQ(piece.begin, next) << n_items << " items, least " << least;
+        ASSERT_LE(piece.end - piece.begin, length) << n_items << " items, least " << least;
+        length = piece.end - piece.begin;
+        ASSERT_TRUE(piece.end == n_items || length % least == 0) << n_items << " items, least " << least;
+        next = piece.end;
+      }
+      ASSERT_EQ(next, n_items);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, ShrinkingPiecesAreHalvesOfAShareThenQuartersAndSoOn) {
+  ThreadPool pool({.n_threads = 2});
+  std::vector<int64_t> lengths;
+  for (const Piece& piece : shrinking_pieces(pool, 6400, 10)) lengths.push_back(piece.end - piece.begin);
+  EXPECT_EQ(lengths, (std::vector<int64_t>{1600, 1600, 800, 800, 400, 400, 200, 200, 100, 100, 100, 100}));
+}
+
+TEST(ThreadPoolTest, ShrinkingPiecesOfAsManyItemsAsTheTypeCountsDoNotOverflow) {
+  ThreadPool pool({.n_threads = 3});
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t least : {int64_t{1}, int64_t{1000}, kMax / 70000, kMax / 5, kMax / 2, kMax - 1, kMax}) {
+    int64_t next = 0;
+    for (const Piece& piece : shrinking_pieces(pool, kMax, least)) {
+      ASSERT_EQ(piece.begin, next) << least;
+      next = piece.end;
+    }
+    EXPECT_EQ(next, kMax) << least;
+  }
 }
 
 TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
@@ -92,6 +150,10 @@ TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
   EXPECT_EQ(calls, 4);
   three.for_each(10, 10, on_caller);
   EXPECT_EQ(calls, 5);
+  one.for_each_shrinking(10, 3, on_caller);
+  EXPECT_EQ(calls, 6);
+  three.for_each_shrinking(10, 10, on_caller);
+  EXPECT_EQ(calls, 7);
 }
 
 // Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
@@ -157,9 +219,14 @@ TEST(ThreadPoolTest, PoolsComeAndGoWithoutWork) {
   for (int i = 0; i < 200; ++i) ThreadPool pool({.n_threads = 3, .spin_us = i % 2 ? 50 : 0});
 }
 
-TEST(ThreadPoolTest, WorkersArePinnedInOrderAndTheCallerIsNot) {
-  const std::vector<int> cpus = read_topology().cpus;
-  cpu_set_t before, after;
+// Any worker may run on any of the cores: a worker that has one of its own shares it with the caller when that comes to
+// run there, and the system can move neither.
+TEST(ThreadPoolTest, WorkersStayOnTheCoresAndTheCallerIsNotMoved) {
+  std::vector<int> cpus = read_topology().cpus;
+  if (cpus.size() > 2) cpus.pop_back();  // so that the cores are not all that a thread may run on anyway
+  cpu_set_t before, after, wanted;
+  CPU_ZERO(&wanted);
+  for (const int cpu : cpus) CPU_SET(cpu, &wanted);
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   ThreadPool pool({.n_threads = 3, .cpus = cpus});
   std::atomic<int> arrived{0};
@@ -167,7 +234,9 @@ TEST(ThreadPoolTest, WorkersArePinnedInOrderAndTheCallerIsNot) {
   pool.for_each(3, 1, [&](int64_t, int64_t, int worker) {
     ++arrived;
     while (arrived < 3) std::this_thread::yield();
-    if (worker > 0 && sched_getcpu() != cpus[static_cast<size_t>(worker) % cpus.size()]) ++wrong;
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof(mine), &mine) != 0) ++wrong;
+    if (worker > 0 && !CPU_EQUAL(&mine, &wanted)) ++wrong;
   });
   EXPECT_EQ(wrong, 0);
   ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
@@ -180,8 +249,8 @@ TEST(ThreadPoolTest, ACoreThatDoesNotExistCostsAWarningOnly) {
     ThreadPool pool({.n_threads = 2, .cpus = {4095}});
     rendezvous(pool, 1);
   }
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("cannot pin computing thread 1 to core 4095"),
-            std::string::npos);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("cannot keep computing thread 1 on the cores given (first 4095)"), std::string::npos) << text;
 }
 
 TEST(ThreadPoolDeathTest, AJobInsideAJobIsABug) {

@@ -35,7 +35,7 @@ int64_t Compute::grain(int64_t n_items, int64_t least) const {
 
 void matmul(Compute& compute, const kernels::Matrix& w, const float* x, int64_t x_stride, int64_t n_tokens, float* y,
             int64_t y_stride) {
-  compute.pool().for_each(w.rows, compute.grain(w.rows, kRowGrain), [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each_shrinking(w.rows, kRowGrain, [&](int64_t begin, int64_t end, int worker) {
     float* scratch = compute.scratch(worker, matmul_scratch(w.cols));
     for (int64_t t = 0; t < n_tokens; t += kTokenTile) {
       compute.kernels().matmul(w, begin, end, x + t * x_stride, x_stride, std::min(kTokenTile, n_tokens - t),

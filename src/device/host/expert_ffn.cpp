@@ -56,31 +56,43 @@ struct Piece {
   float* scratch;
 };
 
-// Weight rows of a piece: few enough that each thread gets several pieces, as many as that and the scratch for their
-// products allow, since at the start of a piece nothing is on its way from memory yet.
-int64_t piece_rows(const Compute& compute, const PairGroups& groups, int64_t total_rows) {
-  int64_t most_tokens = 1;
-  for (int64_t g = 0; g < groups.n; g++)
-    most_tokens = std::max<int64_t>(most_tokens, groups.begins[g + 1] - groups.begins[g]);
-  const int64_t fit = kPieceRows * kRoundedTokens / std::min(most_tokens, kRoundedTokens);
-  const int64_t shared = compute.grain(groups.n * total_rows, kPieceRows);
-  const int64_t rows = std::min({fit, shared, total_rows});
-  return std::max(rows / kPieceRows * kPieceRows, kPieceRows);
+int64_t most_pairs(const PairGroups& groups) {
+  int64_t most = 1;
+  for (int64_t g = 0; g < groups.n; g++) most = std::max<int64_t>(most, groups.begins[g + 1] - groups.begins[g]);
+  return most;
 }
 
-// Calls body(piece) for every piece of `total_rows` weight rows of every group.
+// Calls body(piece) for every piece of `total_rows` weight rows of every group, none larger than the scratch for its
+// products. Where groups are of a few pairs, time goes by the weights that are read, and rows are shared out whatever
+// expert they are of. Else it goes by a group's pairs too: each thread gets several pieces.
 template <class Body>
 void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_rows, const Body& body) {
-  const int64_t rows = piece_rows(compute, batch.groups, total_rows);
-  const int64_t pieces = (total_rows + rows - 1) / rows;
-  const int64_t items = batch.groups.n * pieces;
+  const PairGroups& groups = batch.groups;
+  const int64_t units = (total_rows + kPieceRows - 1) / kPieceRows;  // of a group
+  const int64_t most_tokens = most_pairs(groups);
+  const int64_t fit = kRoundedTokens / std::min(most_tokens, kRoundedTokens);
   const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
-  compute.pool().for_each(items, 1, [&](int64_t begin, int64_t end, int worker) {
-    for (int64_t item = begin; item < end; item++) {
-      const int64_t g = item / pieces;
-      const int64_t first = item % pieces * rows;
-      body(Piece{batch.places.expert(g), batch.groups.begins[g], batch.groups.begins[g + 1], first,
-                 std::min(rows, total_rows - first), compute.scratch(worker, scratch_floats)});
+  const auto compute_units = [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t unit = begin; unit < end;) {
+      const int64_t g = unit / units;
+      const int64_t first = unit % units * kPieceRows;
+      const int64_t count = std::min({end - unit, units - unit % units, fit});
+      body(Piece{batch.places.expert(g), groups.begins[g], groups.begins[g + 1], first,
+                 std::min(count * kPieceRows, total_rows - first), compute.scratch(worker, scratch_floats)});
+      unit += count;
+    }
+  };
+  if (most_tokens <= kernels::kFewRows) {
+    compute.pool().for_each_shrinking(groups.n * units, 1, compute_units);
+    return;
+  }
+  const int64_t shared = compute.grain(groups.n * total_rows, kPieceRows) / kPieceRows;
+  const int64_t length = std::clamp<int64_t>(shared, 1, std::min(fit, units));
+  const int64_t pieces = (units + length - 1) / length;  // of a group
+  compute.pool().for_each(groups.n * pieces, 1, [&](int64_t begin, int64_t end, int worker) {
+    for (int64_t piece = begin; piece < end; piece++) {
+      const int64_t group = piece / pieces * units, first = piece % pieces * length;
+      compute_units(group + first, group + std::min(first + length, units), worker);
     }
   });
 }

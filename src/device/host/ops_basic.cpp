@@ -32,10 +32,6 @@ namespace {
 
 kernels::ActFormat act_format(const MatMul& op) { return kernels::act_format(op.w.type); }
 
-int64_t strip_grain(const Compute& compute, int64_t rows) {
-  return (compute.grain(rows, kStripGrain) + kStripGrain - 1) / kStripGrain * kStripGrain;
-}
-
 // The first thread's scratch holds the rounded rows of all behind its own.
 int64_t rounded_scratch(const MatMul& op) {
   return rounding_scratch(act_format(op), op.w.cols) +
@@ -49,7 +45,7 @@ void run_rounded(const MatMul& op, Compute& compute) {
   auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, rounded_scratch(op)) + own);
   const RoundedRows x = round_rows(compute, act_format(op), {op.x.data(), op.x.stride}, w.cols, n_tokens, rounded);
   const kernels::Q8Out out{op.y.data(), op.y.stride, op.bias.empty() ? nullptr : op.bias.data(), op.accumulate};
-  compute.pool().for_each(w.rows, strip_grain(compute, w.rows), [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each_shrinking(w.rows, kStripGrain, [&](int64_t begin, int64_t end, int worker) {
     compute.kernels().matmul_q8(w, begin, end, x.data, x.n, x.tiles, out, compute.scratch(worker, own));
   });
 }
@@ -73,7 +69,7 @@ void run_rounded_twice(const MatMul& op, Compute& compute) {
   auto* rounded = reinterpret_cast<uint8_t*>(compute.scratch(0, twice_scratch(op)) + own);
   const RoundedRows x = round_rows_twice(compute, act_format(op), {op.x.data(), op.x.stride}, w.cols, n, rounded);
   const int64_t most_rows = twice_products(op) / std::max<int64_t>(n, 1) / kStripGrain * kStripGrain;
-  compute.pool().for_each(w.rows, strip_grain(compute, w.rows), [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each_shrinking(w.rows, kStripGrain, [&](int64_t begin, int64_t end, int worker) {
     float* products = compute.scratch(worker, own);
     float* scratch = products + 2 * twice_products(op);
     for (int64_t first = begin; first < end; first += most_rows) {
@@ -122,7 +118,7 @@ void run(const MatMul& op, Compute& compute) {
       }
     }
   };
-  compute.pool().for_each(w.rows, compute.grain(w.rows, kRowGrain), [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each_shrinking(w.rows, kRowGrain, [&](int64_t begin, int64_t end, int worker) {
     float* scratch = compute.scratch(worker, matmul_scratch(w.cols) + kRowGrain * kTokenTile);
     float* product = scratch + matmul_scratch(w.cols);
     for (int64_t first = begin; first < end; first += kRowGrain) {

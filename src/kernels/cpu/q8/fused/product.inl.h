@@ -84,6 +84,7 @@ static void prepared_product(const Q8Call& call, int64_t row_begin, int64_t row_
       const int64_t row = first + q * quarter;
       rows.at[q] = call.packed(row < row_end ? row : row_end - 1, 0);
     }
+    if (first == row_begin) prefetch_start(rows);
     __m128 y[kFewRows];
     four_sums<Type>(rows, call.w.cols, row_bytes, a, n, y);
     for (int64_t t = 0; t < n; t++) store_four(call.out, y[t], t, first, quarter, row_end);
