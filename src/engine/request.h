@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,12 +16,24 @@
 
 namespace strata::engine {
 
+// Takes the choice of a token out of the sampler's hands where an answer must go on in a certain way. One per answer, on
+// the thread that runs the scheduler. Calls must be short.
+class TokenGuide {
+ public:
+  virtual ~TokenGuide() = default;
+  // The token that comes next; text::kNoToken leaves it to the sampler.
+  virtual int32_t next() = 0;
+  // A token has become part of the answer.
+  virtual void accept(int32_t id) = 0;
+};
+
 struct RequestParams {
   text::SamplerParams sampling;
   std::vector<std::string> stops;     // texts that end the answer; not given out
   std::optional<int64_t> max_tokens;  // of the answer, at most; absent: what the context leaves
   std::optional<int> n_logprobs;      // present: log-probabilities of each token and of the n most probable ones
   bool ignore_eos = false;            // tokens that end an answer are never sampled
+  std::function<std::unique_ptr<TokenGuide>()> make_guide;  // empty: every token is sampled
   std::vector<int32_t> shown_tokens;  // control tokens whose texts are part of the answer, sorted
   int64_t repeat_stop_tokens = 256;   // the same token this often in a row ends the answer; 0 never
 };

@@ -28,6 +28,7 @@ struct Scheduler::Request {
   text::StopStrings stops;
   text::RepeatGuard repetition;
   text::Logprobs logprobs;
+  std::unique_ptr<TokenGuide> guide;  // null for none
   int64_t prompt_done = 0;   // rows of the prompt that were computed or kept
   int64_t prompt_begun = 0;  // those in steps on their way included
   int32_t next = -1;        // the answer's token that the next step computes
@@ -93,6 +94,7 @@ Result<std::shared_ptr<RequestHandle>> Scheduler::submit(Conversation* conversat
                                                .stops = std::move(stops),
                                                .repetition = text::RepeatGuard(params.repeat_stop_tokens),
                                                .logprobs = {},
+                                               .guide = params.make_guide ? params.make_guide() : nullptr,
                                                .result = {}});
   const LockGuard lock(mutex_);
   arrivals_.push_back(std::move(request));
@@ -302,12 +304,14 @@ void Scheduler::take_token(Request& request, std::span<const float> logits) {
     finish(request, Finish::kMaxTokens);
     return;
   }
-  const Result<int32_t> id = request.sampler.sample(logits);
+  const int32_t guided = request.guide ? request.guide->next() : text::kNoToken;
+  const Result<int32_t> id = guided != text::kNoToken ? guided : request.sampler.sample(logits);
   if (!id.ok()) {
     finish(request, Finish::kFailed, id.error());
     return;
   }
   request.sampler.accept(*id);
+  if (request.guide) request.guide->accept(*id);
   if (tokenizer_.is_end_of_generation(*id)) {
     finish(request, Finish::kEndOfText);
     return;

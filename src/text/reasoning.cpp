@@ -11,10 +11,30 @@ constexpr std::string_view kBracketThink[] = {"[THINK]", "[/THINK]"};
 constexpr std::string_view kHarmony[] = {"<|start|>", "<|channel|>", "<|message|>"};
 
 constexpr ReasoningStyle kStyles[] = {
-    {.name = "harmony", .marks = kHarmony, .make = make_channel_style, .opened_by = channel_opened_by},
-    {.name = "think", .marks = kThink, .make = make_tag_style, .opened_by = tag_opened_by},
-    {.name = "seed", .marks = kSeedThink, .make = make_tag_style, .opened_by = tag_opened_by},
-    {.name = "bracket", .marks = kBracketThink, .make = make_tag_style, .opened_by = tag_opened_by},
+    {.name = "harmony",
+     .marks = kHarmony,
+     .end = "<|end|>",
+     .closing = "<|end|><|start|>assistant<|channel|>final<|message|>",
+     .make = make_channel_style,
+     .opened_by = channel_opened_by},
+    {.name = "think",
+     .marks = kThink,
+     .end = kThink[1],
+     .closing = "\n</think>\n\n",
+     .make = make_tag_style,
+     .opened_by = tag_opened_by},
+    {.name = "seed",
+     .marks = kSeedThink,
+     .end = kSeedThink[1],
+     .closing = "\n</seed:think>\n\n",
+     .make = make_tag_style,
+     .opened_by = tag_opened_by},
+    {.name = "bracket",
+     .marks = kBracketThink,
+     .end = kBracketThink[1],
+     .closing = "[/THINK]",
+     .make = make_tag_style,
+     .opened_by = tag_opened_by},
 };
 
 bool is_token(const Tokenizer& tokenizer, std::string_view text) {

@@ -48,6 +48,8 @@ class ReasoningSplitter {
 struct ReasoningStyle {
   std::string_view name;
   std::span<const std::string_view> marks;  // all of them, in template or vocabulary, tell the style
+  std::string_view end;      // what ends reasoning
+  std::string_view closing;  // what a model that is reasoning would write to begin its answer
   // `inside`: whether the prompt ends in a block that it opened.
   std::unique_ptr<ReasoningSplitter> (*make)(const ReasoningStyle& style, bool inside);
   // For make(): whether a prompt ends so.

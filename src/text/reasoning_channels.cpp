@@ -97,6 +97,8 @@ class ChannelSplitter : public ReasoningSplitter {
     const bool ends = mark == kEnd;
     const size_t n_text = held_.size() - (ends && verbatim_ ? 0 : mark.size());
     add_text(part_, std::string_view(held_).substr(0, n_text), events);
+    // Without its end, a message to a tool would run into the text that follows.
+    if (!ends && verbatim_) add_text(part_, kEnd, events);
     held_.clear();
     if (!ends) held_ = mark;
     state_ = ends ? State::kFront : State::kHeader;

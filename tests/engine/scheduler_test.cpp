@@ -251,6 +251,37 @@ TEST(Scheduler, StopStringsAreCutOff) {
   EXPECT_EQ(held.text, whole) << "what was held back belongs to the answer";
 }
 
+// Says "ABC" from the third token on, and hears of all.
+class Saying final : public TokenGuide {
+ public:
+  explicit Saying(Ids& heard) : heard_(heard) {}
+  int32_t next() override {
+    const size_t n = heard_.size();
+    return n >= 2 && n < 5 ? static_cast<int32_t>(63 + n) : text::kNoToken;
+  }
+  void accept(int32_t id) override { heard_.push_back(id); }
+
+ private:
+  Ids& heard_;
+};
+
+TEST(Scheduler, AGuideDecidesWhereItHasSomethingToSay) {
+  Fixture fixture;
+  const Recorder free = fixture.alone(some_ids(9, 2), greedy(7));
+  Ids heard;
+  RequestParams params = greedy(7);
+  params.make_guide = [&] { return std::make_unique<Saying>(heard); };
+  const Recorder guided = fixture.alone(some_ids(9, 2), params);
+  EXPECT_EQ(guided.tokens, heard);
+  ASSERT_EQ(guided.tokens.size(), 7u);
+  EXPECT_EQ(Ids(guided.tokens.begin(), guided.tokens.begin() + 2), Ids(free.tokens.begin(), free.tokens.begin() + 2));
+  EXPECT_EQ(Ids(guided.tokens.begin() + 2, guided.tokens.begin() + 5), (Ids{65, 66, 67}));
+  // What it said is what the model goes on from.
+  Ids prompt = some_ids(9, 2);
+  prompt.insert(prompt.end(), guided.tokens.begin(), guided.tokens.begin() + 5);
+  EXPECT_EQ(fixture.alone(prompt, greedy(1)).tokens[0], guided.tokens[5]);
+}
+
 TEST(Scheduler, ControlTokensAreShownWhereAskedFor) {
   Fixture fixture;
   int32_t control = -1;

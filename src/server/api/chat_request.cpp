@@ -26,6 +26,23 @@ void rename_developer(Json& messages, std::string_view source) {
   }
 }
 
+std::string text_of(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array()) {
+    for (const Json& part : content) text += part.value("text", std::string());
+  }
+  return text;
+}
+
+// Agents begin with several messages of the system, of which many templates take one.
+void merge_leading_system(Json& messages) {
+  while (messages.size() > 1 && messages[0]["role"] == "system" && messages[1]["role"] == "system") {
+    messages[0]["content"] = text_of(messages[0]["content"]) + "\n\n" + text_of(messages[1]["content"]);
+    messages.erase(1);
+  }
+}
+
 // The first message with a call whose arguments are no JSON object; some templates can't render that.
 std::optional<size_t> message_with_broken_arguments(const Json& messages) {
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -52,12 +69,7 @@ ApiError cannot_render(const Error& error, const ChatRequest& request) {
 
 // The text of the answer so far.
 std::string take_beginning(Json& messages) {
-  std::string text;
-  const Json content = messages.back().value("content", Json());
-  if (content.is_string()) text = content.get<std::string>();
-  if (content.is_array()) {
-    for (const Json& part : content) text += part.value("text", std::string());
-  }
+  std::string text = text_of(messages.back().value("content", Json()));
   messages.erase(messages.size() - 1);
   return text;
 }
@@ -98,6 +110,7 @@ ApiStatus set_effort(ChatRequest& request, const std::string& effort, const std:
 ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel& model) {
   Json messages = request.messages;
   rename_developer(messages, model.chat_template->source());
+  merge_leading_system(messages);
   std::string beginning;
   if (request.continues) beginning = take_beginning(messages);
   Json tools = request.tools;

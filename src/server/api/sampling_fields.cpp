@@ -114,14 +114,13 @@ ApiResult<std::vector<std::string>> read_stops(const Fields& fields, std::string
                            fields.name(key));
   }
   for (size_t i = 0; i < list.size(); ++i) {
-    if (!list[i].is_string()) {
-      return invalid_request(format("{} must be a string", fields.name(key, i)), fields.name(key, i), "invalid_type");
-    }
+    const std::string name = value->is_string() ? fields.name(key) : fields.name(key, i);
+    if (!list[i].is_string()) return invalid_request(format("{} must be a string", name), name, "invalid_type");
     const std::string& stop = list[i].get_ref<const std::string&>();
     if (stop.size() > text::kMaxStopBytes) {
-      return invalid_request(format("{} has {} bytes, but at most {} are allowed", fields.name(key, i), stop.size(),
+      return invalid_request(format("{} has {} bytes, but at most {} are allowed", name, stop.size(),
                                     text::kMaxStopBytes),
-                             fields.name(key, i));
+                             name);
     }
     if (!stop.empty()) stops.push_back(stop);
   }

@@ -6,7 +6,8 @@
 
 namespace strata::server {
 
-inline constexpr int64_t kMaxAnswers = 128;     // "n"
+inline constexpr int64_t kMaxAnswers = 16;      // "n": each has a copy of the prompt
+inline constexpr int64_t kMaxJobs = 128;        // answers of one request
 inline constexpr int64_t kMaxTopLogprobs = 20;  // per token
 
 // temperature, top_p, top_k, min_p, typical_p, seed, ignore_eos, repetition_penalty (or repeat_penalty),

@@ -196,7 +196,7 @@ Reply ApiRig::refused(std::string_view path, const Json& body, const ApiError& e
   Reply reply;
   Recorder sink(reply);
   const std::string text = body.dump();
-  auto opened = find("POST", path)->open({.body = text}, model_, sink);
+  auto opened = find("POST", path)->open({.body = text, .tail = {}}, model_, sink);
   EXPECT_TRUE(opened.ok());
   if (opened.ok()) (*opened)->refuse(error);
   return reply;

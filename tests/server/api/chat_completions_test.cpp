@@ -74,7 +74,9 @@ void expect_refused(ApiRig& rig, const Json& body, const std::string& param, con
   if (reply.status != 400) return;
   EXPECT_EQ(reply.body["error"]["param"], Json(param)) << reply.body;
   EXPECT_EQ(reply.body["error"]["type"], "invalid_request_error");
-  if (!code.empty()) EXPECT_EQ(reply.body["error"]["code"], code);
+  if (!code.empty()) {
+    EXPECT_EQ(reply.body["error"]["code"], code);
+  }
 }
 
 TEST(Chat, AnswersWhole) {
@@ -207,7 +209,7 @@ TEST(Chat, DoesNotCompleteWhatALimitCutOff) {
   const Script script{.answer = "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris and more\"}}"};
   const Reply whole = rig.ask(kPath, body, script);
   EXPECT_EQ(whole.body["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(whole.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": ");
+  EXPECT_EQ(whole.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": \"Pa");
   EXPECT_EQ(put_together(streamed(rig, body, script)), whole_message(whole.body["choices"][0]));
 }
 
@@ -443,7 +445,9 @@ TEST(Chat, TheGrammarFindsFaults) {
     std::vector<SseEvent> doubled = good.events;
     doubled.insert(doubled.begin() + static_cast<ptrdiff_t>(i), good.events[i]);
     const bool harmless = i > 0 && i + 2 < good.events.size();  // text twice is text
-    if (!harmless) EXPECT_NE(fault(doubled), "") << i;
+    if (!harmless) {
+      EXPECT_NE(fault(doubled), "") << i;
+    }
   }
   std::vector<SseEvent> cut = good.events;
   cut.pop_back();

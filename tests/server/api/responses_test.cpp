@@ -73,7 +73,9 @@ TEST(Responses, StreamsByTheGrammar) {
     EXPECT_EQ(part.events.back().name, "response.incomplete");
     EXPECT_EQ(part.data().back()["response"]["incomplete_details"]["reason"], "max_output_tokens");
     const Json& items = part.data().back()["response"]["output"];
-    if (!items.empty()) EXPECT_EQ(items.back()["status"], "incomplete") << limit;
+    if (!items.empty()) {
+      EXPECT_EQ(items.back()["status"], "incomplete") << limit;
+    }
   }
 }
 
@@ -112,7 +114,7 @@ TEST(Responses, ReadsWholeHistories) {
   const Reply reply = rig.ask(kPath, body);
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.prompt,
-            "<|im_start|>system\nYou are an agent.<|im_end|>\n<|im_start|>system\nSandbox<|im_end|>\n"
+            "<|im_start|>system\nYou are an agent.\n\nSandbox<|im_end|>\n"
             "<|im_start|>user\nList<|im_end|>\n<|im_start|>assistant\n<think>hm</think>Ok.<tool_call>{\"name\": \"shell\", "
             "\"arguments\": {\"command\": [\"ls\"]}}</tool_call><|im_end|>\n<|im_start|>tool\na.txt<|im_end|>\n"
             "<|im_start|>user\nThanks<|im_end|>\n[effort medium]<|im_start|>assistant\n");
@@ -124,7 +126,9 @@ TEST(Responses, RefusesWhatCannotBe) {
     const Reply reply = rig.ask(kPath, body);
     SCOPED_TRACE(body.dump());
     EXPECT_EQ(reply.status, 400);
-    if (reply.status == 400) EXPECT_EQ(reply.body["error"]["param"], Json(param)) << reply.body;
+    if (reply.status == 400) {
+      EXPECT_EQ(reply.body["error"]["param"], Json(param)) << reply.body;
+    }
   };
   refused(request({{"store", true}}), "store");
   refused(request({{"previous_response_id", "resp_1"}}), "previous_response_id");

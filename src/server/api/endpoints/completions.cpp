@@ -176,9 +176,9 @@ class Completions final : public Endpoint {
     RETURN_IF_ERROR(refuse_old_powers(fields, count));
     ASSIGN_OR_RETURN(OpenAiReply reply, OpenAiReply::read(fields, "text_completion", call, model));
     ASSIGN_OR_RETURN(Prompts prompts, read_prompts(fields, model));
-    if (static_cast<int64_t>(prompts.size()) > kMaxAnswers / count) {
+    if (static_cast<int64_t>(prompts.size()) > kMaxJobs / count) {
       return invalid_request(format("{} prompts with n = {} are more than {} answers", prompts.size(), count,
-                                    kMaxAnswers), "prompt");
+                                    kMaxJobs), "prompt");
     }
     Generation generation{.jobs_per_prompt = static_cast<size_t>(count), .nonce = call.nonce};
     for (auto& prompt : prompts) {

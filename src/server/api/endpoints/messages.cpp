@@ -6,6 +6,7 @@
 #include "server/api/endpoints/answered.h"
 #include "server/api/endpoints/endpoints.h"
 #include "server/api/generation.h"
+#include "server/api/reasoning_budget.h"
 #include "server/api/sampling_fields.h"
 
 namespace strata::server {
@@ -202,12 +203,17 @@ class Messages final : public Endpoint {
     ASSIGN_OR_RETURN(ChatPrompt prompt, make_prompt(chat, model));
     RETURN_IF_ERROR(check_room(prompt.ids.size(), model, "messages"));
     params.shown_tokens = shown_tokens(prompt.style, *model.tokenizer);
+    const ToolSet offered(chat.tools);
+    if (chat.reasoning_budget) {
+      params.make_guide =
+          reasoning_guide(prompt.style, offered, *chat.reasoning_budget, model, params.shown_tokens);
+    }
     MessageFields reply{.streamed = streamed.value_or(false),
                         .id = make_id("msg_", call.nonce, 0),
                         .stops = params.stops};
     Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, 1),
                           .style = prompt.style,
-                          .tools = ToolSet(chat.tools),
+                          .tools = offered,
                           .call_prefix = "toolu_",
                           .nonce = call.nonce};
     return std::unique_ptr<Exchange>(
