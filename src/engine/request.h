@@ -16,8 +16,8 @@
 
 namespace strata::engine {
 
-// Takes the choice of a token out of the sampler's hands where an answer must go on in a certain way. One per answer, on
-// the thread that runs the scheduler. Calls must be short.
+// Takes the choice of a token out of the sampler's hands where an answer must go on in a certain way. One per answer,
+// on the thread that runs the scheduler. Calls must be short.
 class TokenGuide {
  public:
   virtual ~TokenGuide() = default;

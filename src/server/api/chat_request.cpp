@@ -85,7 +85,8 @@ ApiStatus add_tool(ChatRequest& request, const std::string& name, const Json* de
                            param);
   }
   Json function = {{"name", name}, {"description", description != nullptr ? *description : Json("")}};
-  function["parameters"] = parameters != nullptr ? *parameters : Json{{"type", "object"}, {"properties", Json::object()}};
+  const Json none = {{"type", "object"}, {"properties", Json::object()}};
+  function["parameters"] = parameters != nullptr ? *parameters : none;
   request.tools.push_back({{"type", "function"}, {"function", std::move(function)}});
   return {};
 }
@@ -151,8 +152,8 @@ std::vector<int32_t> shown_tokens(const AnswerStyle& style, const text::Tokenize
   std::vector<int32_t> shown;
   const auto add = [&](std::string_view mark) {
     const auto ids = tokenizer.encode(mark, {.parse_special = true});
-    const bool is_control = ids.ok() && ids->size() == 1 && tokenizer.token_type((*ids)[0]) == text::TokenType::kControl;
-    if (is_control) shown.push_back((*ids)[0]);
+    if (!ids.ok() || ids->size() != 1) return;
+    if (tokenizer.token_type((*ids)[0]) == text::TokenType::kControl) shown.push_back((*ids)[0]);
   };
   if (style.reasoning != nullptr) std::for_each(style.reasoning->marks.begin(), style.reasoning->marks.end(), add);
   if (style.dialect != nullptr) std::for_each(style.dialect->marks.begin(), style.dialect->marks.end(), add);

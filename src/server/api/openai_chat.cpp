@@ -176,8 +176,8 @@ ApiResult<ChatRequest> read_openai_chat(const Fields& fields) {
   ChatRequest request;
   RETURN_IF_ERROR(read_messages(fields, request));
   ASSIGN_OR_RETURN(const Json* tools, fields.array("tools"));
-  if (tools != nullptr) {
-    for (size_t i = 0; i < tools->size(); ++i) RETURN_IF_ERROR(read_tool((*tools)[i], fields.name("tools", i), request));
+  for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+    RETURN_IF_ERROR(read_tool((*tools)[i], fields.name("tools", i), request));
   }
   RETURN_IF_ERROR(read_tool_choice(fields, request));
   ASSIGN_OR_RETURN(const auto parallel, fields.boolean("parallel_tool_calls"));

@@ -29,7 +29,8 @@ AnswerEvents all(std::initializer_list<AnswerEvents> lists) {
 std::vector<DialectSample> hermes() {
   const ToolDialect* d = &kHermesTools;
   const AnswerEvents paris = call("get_weather", R"({"city": "Paris"})");
-  const std::string one = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
+  const std::string one =
+      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
   return {
       {d, one, paris},
       {d, one + "\n" + one, all({paris, paris})},
@@ -187,7 +188,8 @@ std::vector<DialectSample> harmony() {
       {d, channel + json + "<|call|>", paris},
       {d, " to=functions.get_weather<|channel|>commentary json<|message|>" + json, paris},
       {d, "to=functions.get_weather<|channel|>commentary<|message|>" + json, paris},
-      {d, "<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>" + json, paris},
+      {d, "<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>" + json,
+       paris},
       {d, channel + json + "<|end|><|start|>assistant" + channel + json, all({paris, paris})},
       {d, "Text. to=" + channel + json, all({{text("Text. to=")}, paris})},
       {d, "<|channel|>commentary to=python<|message|>print(1)", call("python", "print(1)")},

@@ -19,7 +19,8 @@ Json chat(Json more = Json::object()) {
 
 Json weather_tools() {
   return parse(R"([{"type": "function", "function": {"name": "get_weather", "description": null, "parameters":
-    {"type": "object", "properties": {"city": {"type": "string"}}}}}, {"type": "function", "function": {"name": "now"}}])");
+    {"type": "object", "properties": {"city": {"type": "string"}}}}},
+    {"type": "function", "function": {"name": "now"}}])");
 }
 
 Reply streamed(ApiRig& rig, Json body, const Script& script) {
@@ -42,7 +43,8 @@ Json put_together(const Reply& reply, int index = 0) {
       for (const auto& [key, value] : choice["delta"].items()) {
         if (key == "tool_calls") {
           for (const Json& call : value) {
-            if (call.contains("id")) message["tool_calls"].push_back({{"name", call["function"]["name"]}, {"text", ""}});
+            const Json begun = {{"name", call["function"].value("name", "")}, {"text", ""}};
+            if (call.contains("id")) message["tool_calls"].push_back(begun);
             Json& text = message["tool_calls"].back()["text"];
             text = text.get<std::string>() + call["function"]["arguments"].get<std::string>();
           }
@@ -153,7 +155,8 @@ TEST(Chat, NamesHowAnswersEnd) {
 TEST(Chat, TellsReasoningApart) {
   ApiRig rig(kHermesTemplate);
   const Script script{.answer = "<think>\nhm \xF0\x9F\x98\x80\n</think>\n\nA caf\xC3\xA9"};
-  const Json expected = {{"content", "A caf\xC3\xA9"}, {"reasoning_content", "hm \xF0\x9F\x98\x80"}, {"finish", "stop"}};
+  const Json expected = {
+      {"content", "A caf\xC3\xA9"}, {"reasoning_content", "hm \xF0\x9F\x98\x80"}, {"finish", "stop"}};
   EXPECT_EQ(put_together(streamed(rig, chat(), script)), expected);
   const Reply whole = rig.ask(kPath, chat(), script);
   EXPECT_EQ(whole_message(whole.body["choices"][0]), expected);
@@ -164,7 +167,8 @@ TEST(Chat, TellsReasoningApart) {
 TEST(Chat, SurvivesInvalidBytes) {
   ApiRig rig(kHermesTemplate);
   const Json body = chat({{"tools", weather_tools()}, {"logprobs", true}, {"top_logprobs", 2}});
-  for (const std::string answer : {"a\xFF", "\xF0\x9F", "<tool_call>{\"name\": \"now\", \"arguments\": {\"x\": \"\xFF\"}}"}) {
+  const char* in_call = "<tool_call>{\"name\": \"now\", \"arguments\": {\"x\": \"\xFF\"}}";
+  for (const std::string answer : {"a\xFF", "\xF0\x9F", in_call}) {
     EXPECT_EQ(rig.ask(kPath, body, {.answer = answer}).status, 200);
     streamed(rig, body, {.answer = answer});
   }
@@ -174,8 +178,8 @@ TEST(Chat, SurvivesInvalidBytes) {
 TEST(Chat, CallsToolsStreamedAndWhole) {
   ApiRig rig(kHermesTemplate);
   const Json body = chat({{"tools", weather_tools()}});
-  const Script script{.answer = "<think>so</think>Wait.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
-                                "\"Paris\"}}\n</tool_call>\n<tool_call>{\"name\": \"now\"}</tool_call>"};
+  const Script script{.answer = "<think>so</think>Wait.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
+                                "{\"city\": \"Paris\"}}\n</tool_call>\n<tool_call>{\"name\": \"now\"}</tool_call>"};
   const Reply stream = streamed(rig, body, script);
   const Reply whole = rig.ask(kPath, body, script);
   EXPECT_EQ(put_together(stream), whole_message(whole.body["choices"][0]));
@@ -206,7 +210,8 @@ TEST(Chat, CallsToolsStreamedAndWhole) {
 TEST(Chat, DoesNotCompleteWhatALimitCutOff) {
   ApiRig rig(kHermesTemplate);
   const Json body = chat({{"tools", weather_tools()}, {"max_tokens", 60}});
-  const Script script{.answer = "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris and more\"}}"};
+  const Script script{.answer = "<tool_call>{\"name\": \"get_weather\", \"arguments\": "
+                                "{\"city\": \"Paris and more\"}}"};
   const Reply whole = rig.ask(kPath, body, script);
   EXPECT_EQ(whole.body["choices"][0]["finish_reason"], "length");
   EXPECT_EQ(whole.body["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], "{\"city\": \"Pa");
@@ -229,7 +234,8 @@ TEST(Chat, GivesLogprobsOfWhatWasGivenOut) {
     Json streamed_tokens = Json::array();
     for (const Json& chunk : streamed(rig, body, {.answer = answer}).data()) {
       const Json& logprobs = chunk["choices"][0]["logprobs"];
-      for (const Json& entry : logprobs.is_null() ? Json::array() : logprobs["content"]) streamed_tokens.push_back(entry);
+      if (logprobs.is_null()) continue;
+      for (const Json& entry : logprobs["content"]) streamed_tokens.push_back(entry);
     }
     EXPECT_EQ(streamed_tokens, whole.body["choices"][0]["logprobs"]["content"]);
     return text;
@@ -320,13 +326,14 @@ TEST(Chat, SaysWhatItDoesNotHave) {
   }
   EXPECT_EQ(rig.ask(kPath, chat({{"response_format", {{"type", "text"}}}})).status, 200);
   for (const Json& choice : {Json("required"), parse(R"({"type": "function", "function": {"name": "now"}})")}) {
-    expect_refused(rig, chat({{"tools", weather_tools()}, {"tool_choice", choice}}), "tool_choice", "unsupported_value");
+    const Json body = chat({{"tools", weather_tools()}, {"tool_choice", choice}});
+    expect_refused(rig, body, "tool_choice", "unsupported_value");
   }
   Json strict = weather_tools();
   strict[1]["function"]["strict"] = true;
   expect_refused(rig, chat({{"tools", strict}}), "tools[1].function.strict", "unsupported_value");
-  for (const char* key : {"functions", "function_call", "grammar", "guided_json", "n_discard", "n_keep", "context_shift",
-                          "audio", "web_search_options"}) {
+  for (const char* key : {"functions", "function_call", "grammar", "guided_json", "n_discard", "n_keep",
+                          "context_shift", "audio", "web_search_options"}) {
     expect_refused(rig, chat({{key, -1}}), key, "unsupported_value");
   }
 }
@@ -439,7 +446,9 @@ TEST(Chat, RefusesBodiesThatAreNotJson) {
 TEST(Chat, TheGrammarFindsFaults) {
   ApiRig rig(kHermesTemplate);
   const Reply good = streamed(rig, chat(), {.answer = "abc"});
-  const auto fault = [](std::vector<SseEvent> events) { return fault_of_chunks(events, "chat.completion.chunk", false); };
+  const auto fault = [](const std::vector<SseEvent>& events) {
+    return fault_of_chunks(events, "chat.completion.chunk", false);
+  };
   EXPECT_EQ(fault(good.events), "");
   for (size_t i = 0; i < good.events.size(); ++i) {
     std::vector<SseEvent> doubled = good.events;

@@ -19,7 +19,8 @@ Json request(Json more = Json::object()) {
 
 Json tools() {
   return parse(R"([{"name": "get_weather", "description": "x", "cache_control": {"type": "ephemeral"},
-    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}, {"type": "custom", "name": "now"}])");
+    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    {"type": "custom", "name": "now"}])");
 }
 
 Reply streamed(ApiRig& rig, Json body, const Script& script) {
@@ -72,8 +73,8 @@ TEST(Messages, StreamsByTheGrammar) {
   ApiRig rig(kHermesTemplate);
   const std::string call = "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>";
   const Script script{.answer = "<think>hm</think>Wait." + call + "\n" + call + "\nDone \xF0\x9F\x98\x80"};
-  for (const Json& body : {request({{"tools", tools()}}), request({{"thinking", {{"type", "enabled"}, {"budget_tokens", 100}}},
-                                                                   {"tools", tools()}})}) {
+  const Json thinking = {{"type", "enabled"}, {"budget_tokens", 100}};
+  for (const Json& body : {request({{"tools", tools()}}), request({{"thinking", thinking}, {"tools", tools()}})}) {
     const Reply whole = rig.ask(kPath, body, script);
     ASSERT_EQ(whole.body["content"].size(), 5u) << whole.body;
     EXPECT_EQ(whole.body["stop_reason"], "tool_use");
@@ -100,14 +101,16 @@ TEST(Messages, NamesHowAnswersEnd) {
   const Reply stream = streamed(rig, request(stops), {.answer = "abcENDdef"});
   EXPECT_EQ(stream.data()[stream.events.size() - 2]["delta"]["stop_sequence"], "END");
   EXPECT_EQ(rig.ask(kPath, request({{"max_tokens", 2}}), {.answer = "abc"}).body["stop_reason"], "max_tokens");
-  EXPECT_EQ(rig.ask(kPath, request(), {.answer = "abc", .end = Finish::kContextFull}).body["stop_reason"], "max_tokens");
+  const Script full{.answer = "abc", .end = Finish::kContextFull};
+  EXPECT_EQ(rig.ask(kPath, request(), full).body["stop_reason"], "max_tokens");
 }
 
 // K07: what a limit cut off is not made whole.
 TEST(Messages, KeepsArgumentsThatAreNoJson) {
   ApiRig rig(kHermesTemplate);
   const Json body = request({{"tools", tools()}, {"max_tokens", 60}});
-  const Script script{.answer = "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris and more\"}}"};
+  const Script script{.answer = "<tool_call>{\"name\": \"get_weather\", \"arguments\": "
+                                "{\"city\": \"Paris and more\"}}"};
   const Reply reply = rig.ask(kPath, body, script);
   EXPECT_EQ(reply.body["stop_reason"], "max_tokens");
   EXPECT_EQ(reply.body["content"][0]["input"], parse(R"({"invalid_json": "{\"city\": \"Pa"})"));
@@ -134,13 +137,15 @@ TEST(Messages, SaysWhatFailed) {
 TEST(Messages, ReadsWholeHistories) {
   ApiRig rig(kHermesTemplate);
   const Json body = parse(R"({"model": "m", "max_tokens": 5, "stream": false,
-    "system": [{"type": "text", "text": "Rules", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "More"}],
+    "system": [{"type": "text", "text": "Rules", "cache_control": {"type": "ephemeral"}},
+      {"type": "text", "text": "More"}],
     "metadata": {"user_id": "u"}, "messages": [
     {"role": "user", "content": [{"type": "text", "text": "Time?", "cache_control": {"type": "ephemeral"}}]},
     {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"},
       {"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "Look."},
       {"type": "tool_use", "id": "t1", "name": "now", "input": {"x": 1}}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "noon"}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
+        "content": [{"type": "text", "text": "noon"}]},
       {"type": "tool_result", "tool_use_id": "t2", "is_error": true}, {"type": "text", "text": "And?"}]}]})");
   const Reply reply = rig.ask(kPath, body);
   ASSERT_EQ(reply.status, 200) << reply.body;

@@ -44,7 +44,8 @@ TEST(ReasoningBudget, LeavesAnswersAlone) {
 
 // K08: a call that has begun inside reasoning stops the count.
 TEST(ReasoningBudget, PutsNothingIntoCalls) {
-  const std::string call = "<think>a<tool_call>{\"name\": \"now\", \"arguments\": {\"x\": \"yyyyyyyyyyyyyyyyyyyyyyyyy\"}}";
+  const std::string call =
+      "<think>a<tool_call>{\"name\": \"now\", \"arguments\": {\"x\": \"yyyyyyyyyyyyyyyyyyyyyyyyy\"}}";
   EXPECT_EQ(written(40, call), call);
   EXPECT_NE(written(10, call), call);
 }

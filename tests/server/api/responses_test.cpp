@@ -1,5 +1,5 @@
-// Goal: responses as clients of OpenAI's newer API send and expect them, without any memory of the server's; completions
-// and models too.
+// Goal: responses as clients of OpenAI's newer API send and expect them, without any memory of the server's;
+// completions and models too.
 #include <gtest/gtest.h>
 
 #include "server/api/sse_grammar.h"
@@ -37,7 +37,8 @@ TEST(Responses, AnswersWhole) {
   const Reply reply = rig.ask(kPath, request({{"instructions", "Rules"}, {"metadata", {{"a", "b"}}}}),
                               {.answer = "Hello", .kept_tokens = 2});
   ASSERT_EQ(reply.status, 200) << reply.body;
-  EXPECT_EQ(reply.prompt, "<|im_start|>system\nRules<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(reply.prompt,
+            "<|im_start|>system\nRules<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(reply.body["object"], "response");
   EXPECT_EQ(reply.body["status"], "completed");
   EXPECT_EQ(reply.body["store"], false);
@@ -101,7 +102,8 @@ TEST(Responses, SaysWhatFailed) {
 TEST(Responses, ReadsWholeHistories) {
   ApiRig rig(kHermesTemplate);
   const Json body = parse(R"({"model": "m", "instructions": "You are an agent.", "store": false, "stream": false,
-    "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "reasoning": {"effort": "medium", "summary": "auto"},
+    "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k",
+    "reasoning": {"effort": "medium", "summary": "auto"},
     "text": {"verbosity": "low"}, "tool_choice": "auto", "parallel_tool_calls": false, "input": [
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Sandbox"}]},
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "List"}]},
@@ -115,8 +117,9 @@ TEST(Responses, ReadsWholeHistories) {
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.prompt,
             "<|im_start|>system\nYou are an agent.\n\nSandbox<|im_end|>\n"
-            "<|im_start|>user\nList<|im_end|>\n<|im_start|>assistant\n<think>hm</think>Ok.<tool_call>{\"name\": \"shell\", "
-            "\"arguments\": {\"command\": [\"ls\"]}}</tool_call><|im_end|>\n<|im_start|>tool\na.txt<|im_end|>\n"
+            "<|im_start|>user\nList<|im_end|>\n<|im_start|>assistant\n<think>hm</think>Ok.<tool_call>{\"name\": "
+            "\"shell\", \"arguments\": {\"command\": [\"ls\"]}}</tool_call><|im_end|>\n<|im_start|>tool\na.txt"
+            "<|im_end|>\n"
             "<|im_start|>user\nThanks<|im_end|>\n[effort medium]<|im_start|>assistant\n");
 }
 
