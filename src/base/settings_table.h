@@ -98,9 +98,12 @@
     "Slots that the expert cache keeps when prompts borrow from it")                                                  \
   X(kPrefillBorrow, "prefill-borrow", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                         \
     "Let prompts stream experts through slots that the expert cache lends; off keeps memory of the device for it")    \
+  X(kPcieFrac, "pcie-frac", SettingType::kFloat, "auto", 0, 1, "", "", kScopeEngine,                                  \
+    "Share of the experts that the expert cache lacks which the device reads from page-locked RAM over its link, "    \
+    "while the CPU computes the others; auto measures both and has them end together")                                \
   X(kStreamRows, "stream-rows", SettingType::kInt, "auto", 1, 1048576, "rows", "", kScopeEngine,                      \
     "Rows from which on a step of prompts streams experts that the expert cache lacks to the device, instead of "     \
-    "computing them on the CPU; auto is from where each expert gets four rows on average")                            \
+    "computing them on the CPU; auto is from where each expert gets twelve rows on average")                          \
   X(kLayerSplit, "layer-split", SettingType::kText, "auto", 0, 0, "layers", "", kScopeEngine,                         \
     "How many layers each device of --device computes, in their order, separated by commas; auto chooses, and may "   \
     "leave a device out")                                                                                             \
@@ -126,8 +129,9 @@
     "RAM the plan may count on; 0 is what the system says is available")                                              \
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \
     "RAM left free of what the system says is available; auto is 4, at most a quarter; --ram-gib takes its place")   \
-  X(kChunk, "chunk", SettingType::kInt, "512", 1, 8192, "tokens", "", kScopeEngine,                                   \
-    "Prompt tokens computed together")                                                                                \
+  X(kPrefill, "prefill", SettingType::kInt, "auto", 1, 8192, "tokens", "", kScopeEngine,                              \
+    "Prompt tokens computed together; auto takes 2048 on a GPU, so that experts which have to cross its link do so "  \
+    "for many tokens, and 512 elsewhere")                                                                             \
   X(kDeterministic, "deterministic", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                         \
     "The same bits for any batch, chunking, thread count and source")                                                 \
   X(kGraph, "graph", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \

@@ -27,6 +27,8 @@ namespace strata {
   X(kHintsWasted, "hints_wasted", "experts read on a hint in vain")                           \
   X(kExpertsComputed, "experts_computed", "(layer, expert) visits computed on the CPU")       \
   X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                  \
+  X(kExpertBytes, "expert_bytes", "bytes of experts that the CPU read to compute them")       \
+  X(kExpertNs, "expert_ns", "time in which the CPU computed experts")                         \
   X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache")   \
   X(kCacheMisses, "cache_misses", "(token, expert) pairs whose expert was not")               \
   X(kCacheUploads, "cache_uploads", "experts copied into a device's cache")                   \
@@ -37,6 +39,9 @@ namespace strata {
   X(kStreamedExperts, "streamed_experts", "experts that came over the link for prompts")      \
   X(kStreamedBytes, "streamed_bytes", "bytes of those experts")                               \
   X(kStreamedRows, "streamed_rows", "(token, expert) pairs computed from them")               \
+  X(kLinkedExperts, "linked_experts", "experts that a device read from RAM to compute them")  \
+  X(kLinkedBytes, "linked_bytes", "bytes of those experts")                                   \
+  X(kLinkedRows, "linked_rows", "(token, expert) pairs computed from them")                   \
   X(kCacheSwaps, "cache_swaps", "experts that took another one's slot in a device's cache")   \
   X(kCacheSwapsUndone, "cache_swaps_undone", "such moves that failed and were undone")        \
   X(kTokensForward, "tokens_forward", "rows that went through the layers")                    \

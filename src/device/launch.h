@@ -50,7 +50,13 @@ class RangeCollector {
     ASSERT(blocks.k->owner() == device_);
     ASSERT(blocks.v->owner() == device_);
   }
-  void operator()(const ExpertSlots& slots) { ASSERT(slots.memory->owner() == device_); }
+  void operator()(const ExpertSlots& slots) {
+    ASSERT(slots.memory != nullptr || !slots.linked.empty());
+    ASSERT(slots.memory == nullptr || slots.memory->owner() == device_);
+    for (const Memory* linked : slots.linked) {
+      ASSERT(linked->kind() == MemoryKind::kPinned || linked->owner() == device_);
+    }
+  }
 
  private:
   void add(const Range& range) {

@@ -41,12 +41,13 @@ class CopyTier final : public ChangingTier {
 }  // namespace
 
 template <class Spec>
-Adaptation::Adaptation(const Spec& spec, int32_t first_layer, int32_t last_layer, std::unique_ptr<ChangingTier> tier)
+Adaptation::Adaptation(const Spec& spec, int64_t max_moves, int32_t first_layer, int32_t last_layer,
+                       std::unique_ptr<ChangingTier> tier)
     : layout_(spec.layout),
       first_layer_(first_layer),
       last_layer_(last_layer),
       every_(spec.every),
-      max_moves_(spec.options.max_moves),
+      max_moves_(max_moves),
       uses_(spec.prior.model(), spec.options.half_life_rows),
       tier_(std::move(tier)),
       resident_(spec.prior.model().n_keys()) {
@@ -54,6 +55,7 @@ Adaptation::Adaptation(const Spec& spec, int32_t first_layer, int32_t last_layer
 }
 
 Result<std::unique_ptr<Adaptation>> Adaptation::create(const AdaptationSpec& spec) {
+  const int64_t max_moves = experts::moves_at_once(spec.layout);
   ASSIGN_OR_RETURN(std::unique_ptr<experts::ExpertSwaps> swaps,
                    experts::ExpertSwaps::create({.device = spec.device,
                                                  .compute = spec.compute,
@@ -62,18 +64,19 @@ Result<std::unique_ptr<Adaptation>> Adaptation::create(const AdaptationSpec& spe
                                                  .layout = spec.layout,
                                                  .stats = spec.stats,
                                                  .resident = spec.resident,
-                                                 .max_moves = spec.options.max_moves}));
-  return std::unique_ptr<Adaptation>(new Adaptation(spec, spec.first_layer, spec.last_layer,
+                                                 .max_moves = max_moves}));
+  return std::unique_ptr<Adaptation>(new Adaptation(spec, max_moves, spec.first_layer, spec.last_layer,
                                                     std::make_unique<CacheTier>(spec.cache, std::move(swaps))));
 }
 
 std::unique_ptr<Adaptation> Adaptation::create(const CopyAdaptationSpec& spec) {
   const auto n_layers = static_cast<int32_t>(spec.layout.layers().size());
-  return std::unique_ptr<Adaptation>(new Adaptation(spec, 0, n_layers, std::make_unique<CopyTier>(spec.copy)));
+  return std::unique_ptr<Adaptation>(
+      new Adaptation(spec, spec.options.max_moves, 0, n_layers, std::make_unique<CopyTier>(spec.copy)));
 }
 
 uint64_t Adaptation::bytes_needed(const experts::ExpertLayout& layout, bool resident) {
-  return experts::ExpertSwaps::bytes_needed(layout, experts::AdaptOptions().max_moves, resident);
+  return experts::ExpertSwaps::bytes_needed(layout, experts::moves_at_once(layout), resident);
 }
 
 void Adaptation::routed(int32_t layer, const device::In<int32_t>& ids) {

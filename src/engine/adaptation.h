@@ -71,7 +71,8 @@ class Adaptation final : public experts::RoutingObserver {
 
  private:
   template <class Spec>
-  Adaptation(const Spec& spec, int32_t first_layer, int32_t last_layer, std::unique_ptr<ChangingTier> tier);
+  Adaptation(const Spec& spec, int64_t max_moves, int32_t first_layer, int32_t last_layer,
+             std::unique_ptr<ChangingTier> tier);
   void decide();
   void report(const Status& status);
 

@@ -78,6 +78,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.vram_reserve_bytes = static_cast<uint64_t>(settings.integer(Key::kVramReserveMib)) * kMiB;
   if (!settings.is_auto(Key::kExpertCache)) config.expert_cache = settings.integer(Key::kExpertCache);
   config.cache_min_slots = settings.integer(Key::kCacheMinSlots);
+  if (!settings.is_auto(Key::kPcieFrac)) config.pcie_frac = settings.number(Key::kPcieFrac);
   if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);
   config.prefill_borrow = settings.on(Key::kPrefillBorrow);
   if (settings.text(Key::kLayerSplit) != "auto") {
@@ -115,7 +116,11 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.io_timeout_s = settings.integer(Key::kIoTimeoutS);
   config.ram_bytes = gib(settings.number(Key::kRamGib));
   if (!settings.is_auto(Key::kRamHeadroomGib)) config.ram_headroom_bytes = gib(settings.number(Key::kRamHeadroomGib));
-  config.chunk = static_cast<int>(settings.integer(Key::kChunk));
+  if (!settings.is_auto(Key::kPrefill)) {
+    config.chunk = static_cast<int>(settings.integer(Key::kPrefill));
+  } else if (device::cuda::is_cuda_spec(config.device)) {
+    config.chunk = kGpuChunk;
+  }
   config.deterministic = settings.on(Key::kDeterministic);
   config.use_graphs = settings.on(Key::kGraph);
   config.isa = settings.text(Key::kIsa);

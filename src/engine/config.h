@@ -26,6 +26,7 @@ struct EngineConfig {
   uint64_t vram_reserve_bytes = 700 * kMiB;  // of a GPU, that stay free
   std::optional<int64_t> expert_cache;  // slots of the device's cache; absent: what fits, and on cpu none
   int64_t cache_min_slots = 0;          // that stay when slots are lent
+  std::optional<double> pcie_frac;      // of missing experts, that devices read over the link; absent: measured
   std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows
   bool prefill_borrow = true;           // it streams through slots of the cache, else through memory of its own
   std::vector<int> layer_split;         // layers that each device computes; empty: chosen (engine/layer_split.h)
@@ -57,6 +58,9 @@ struct EngineConfig {
   int max_checkpoints = 0;
 };
 inline constexpr int64_t kAutoContext = 8192;
+// Prompt tokens that a GPU computes together when nothing else is said: as long as all experts of the models it was
+// measured with take over the link (bench/results/hybrid.md).
+inline constexpr int kGpuChunk = 2048;
 inline constexpr uint64_t kAutoHeadroomBytes = 4 * kGiB;
 
 // From the settings of a command. kUnsupported for a device this build does not have.

@@ -11,11 +11,15 @@
 namespace strata::engine {
 namespace {
 
+constexpr int64_t kBetweenLayersUs = 500;
+
 ThreadPoolOptions thread_options(const EngineConfig& config) {
   const Topology topology = read_topology();
   ThreadPoolOptions options;
   options.cpus = config.cpus.empty() ? topology.physical_cores : config.cpus;
   options.n_threads = config.threads > 0 ? config.threads : static_cast<int>(options.cpus.size());
+  // While a GPU computes its part of a layer they wait for theirs: to wake takes about as long.
+  if (device::cuda::is_cuda_spec(config.device)) options.spin_us = kBetweenLayersUs;
   // More threads than cores share them as the system sees fit.
   if (options.n_threads > static_cast<int>(options.cpus.size())) options.cpus.clear();
   return options;

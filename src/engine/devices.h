@@ -30,6 +30,7 @@ class Devices {
   bool peers() const;
   // At which the host reads memory to compute experts.
   double cpu_bytes_per_s() const;
+  bool simulated() const { return machine_ != nullptr; }
   // RAM that is handed out: by the host, and as host memory of devices.
   uint64_t host_bytes() const;
   // Times that devices with memory of their own took some, there or of the host.

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "engine/expert_source.h"
+#include "engine/link_rates.h"
 #include "experts/streamed_ring.h"
 
 namespace strata::engine {
@@ -119,6 +120,34 @@ model::PartOptions Engine::part_options(size_t part) const {
           .look_ahead = reads_files()};
 }
 
+// A device that promises the same bits for any placement computes all experts itself.
+Result<std::vector<int32_t>> Engine::link_shares(size_t part) {
+  const experts::PartNeeds& needs = request_.parts[part];
+  int64_t n_experts = 0;
+  for (int l = needs.first_layer; l < needs.last_layer; l++) n_experts += request_.layout.layer(l).n_experts;
+  if (needs.on_host || plan_.parts[part].slots.n_slots() == n_experts) return std::vector<int32_t>();
+  if (devices_->simulated()) {
+    const double link = devices_->planned(0)[needs.device_index].rates.link_bytes_per_s;
+    link_rates_ = {.link = link, .cpu = devices_->cpu_bytes_per_s(), .copies = link};
+  } else {
+    ASSIGN_OR_RETURN(link_rates_, measure_link({.device = device_of(part),
+                                                .source = *source_,
+                                                .layout = request_.layout,
+                                                .threads = host_->compute().pool(),
+                                                .clock = real_clock()}));
+  }
+  const experts::LinkRates& rates = link_rates_;
+  std::optional<double> fraction = config_.pcie_frac;
+  if (config_.deterministic) fraction = 1;
+  if (!fraction && !(rates.link > 0 && rates.cpu > 0)) return std::vector<int32_t>();
+  std::vector<int32_t> shares = experts::link_shares(hp_.route.n_experts, rates, fraction);
+  log_info("{} gets experts over its link at {:.1f} GB/s, the CPU computes them at {:.1f} GB/s: of {} that the cache "
+           "lacks the device reads {}",
+           device_of(part).name(), rates.link / 1e9, rates.cpu / 1e9, hp_.route.n_used,
+           shares[static_cast<size_t>(hp_.route.n_used)]);
+  return shares;
+}
+
 Status Engine::load() {
   ASSIGN_OR_RETURN(OpenedSource opened, open_expert_source({.model = model_,
                                                             .layout = request_.layout,
@@ -163,7 +192,10 @@ Status Engine::load_part(size_t i) {
                              .slots = plan_.parts[i].slots,
                              .observer = part.log ? static_cast<experts::RoutingObserver*>(part.log.get()) : &routing_,
                              .n_parts = n_parts()};
-  ASSIGN_OR_RETURN(part.part, model::Part::create(spec, part_options(i)));
+  model::PartOptions options = part_options(i);
+  options.blob_bytes = request_.layout.largest_blob_bytes();
+  ASSIGN_OR_RETURN(options.link_shares, link_shares(i));
+  ASSIGN_OR_RETURN(part.part, model::Part::create(spec, options));
   return {};
 }
 

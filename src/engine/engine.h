@@ -15,6 +15,7 @@
 #include "engine/pipeline.h"
 #include "engine/placing.h"
 #include "engine/source_watch.h"
+#include "experts/link_share.h"
 #include "experts/slot_plan.h"
 #include "experts/sources/resident.h"
 #include "gguf/gguf.h"
@@ -52,6 +53,8 @@ class Engine {
   const experts::PlacementPlan& placement() const { return plan_; }
   // Time as the devices have it: simulated, on simulated ones.
   int64_t now_ns() const { return devices_->now_ns(); }
+  // Rate at which the first device gets experts from RAM; 0 where it gets none, or that was not measured.
+  double link_bytes_per_second() const { return link_rates_.copies; }
   // What was chosen, for people: device, kernels, threads, where experts are, memory.
   std::string describe() const;
 
@@ -111,6 +114,8 @@ class Engine {
   bool on_host() const { return &device_of(0) == host_; }
   bool reads_files() const;  // in steps, past what RAM holds
   model::PartOptions part_options(size_t part) const;
+  // Of the experts that the part's device lacks, how many it reads over the link; empty for none.
+  Result<std::vector<int32_t>> link_shares(size_t part);
   Status load();
   Status load_part(size_t part);
   Status connect_parts();
@@ -141,6 +146,7 @@ class Engine {
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
+  experts::LinkRates link_rates_;  // of the part that was loaded last
   uint64_t n_allocations_ = 0;  // of the devices, that the start or the counter knows of
   experts::RoutingObservers routing_;
   std::optional<experts::ProfileCounter> counter_;  // for config_.expert_profile_save

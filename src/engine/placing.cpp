@@ -60,6 +60,7 @@ model::PartOptions measured_options(const PlacingSpec& spec, const experts::Expe
       .cached = cached,
       .cache_min_slots = config.cache_min_slots,
       .stream = {}};
+  options.blob_bytes = layout.largest_blob_bytes();
   if (!on_host) options.stream.ring = experts::RingPlan::make(layout, UINT64_MAX);
   options.stream.borrowed = config.prefill_borrow && cached;
   return options;

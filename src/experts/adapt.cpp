@@ -33,10 +33,17 @@ void add_layer_moves(const UseCounts& uses, const std::vector<bool>& resident, i
 
 }  // namespace
 
+int64_t moves_at_once(const ExpertLayout& layout) {
+  constexpr uint64_t kBytes = uint64_t{96} << 20;
+  const uint64_t blob = std::max<uint64_t>(layout.largest_blob_bytes(), 1);
+  return static_cast<int64_t>(std::clamp<uint64_t>(kBytes / blob, 1, 32));
+}
+
 UseCounts::UseCounts(RoutedModel model, double half_life_rows)
     : model_(std::move(model)),
       half_life_rows_(half_life_rows),
       counts_(model_.n_keys()),
+      period_(model_.n_keys()),
       misses_(model_.n_keys()),
       earlier_misses_(model_.n_keys()) {}
 
@@ -53,13 +60,16 @@ void UseCounts::begin_with(const ExpertProfile& profile, double rows, int64_t n_
 
 void UseCounts::note(ExpertKey key, bool missed) {
   const size_t i = model_.index(key);
-  counts_[i] += 1;
+  period_[i] += 1;
   if (missed && misses_[i] < std::numeric_limits<int32_t>::max()) misses_[i]++;
 }
 
 void UseCounts::fade(int64_t rows) {
-  const double left = std::exp2(-static_cast<double>(rows) / half_life_rows_);
-  for (double& count : counts_) count *= left;
+  const double half_lives = static_cast<double>(rows) / half_life_rows_;
+  const double left = std::exp2(-half_lives);
+  const double left_in_mean = half_lives > 0 ? (1 - left) / (half_lives * std::log(2.0)) : 1;
+  for (size_t i = 0; i < counts_.size(); i++) counts_[i] = counts_[i] * left + period_[i] * left_in_mean;
+  std::fill(period_.begin(), period_.end(), 0);
   std::swap(misses_, earlier_misses_);
   std::fill(misses_.begin(), misses_.end(), 0);
 }

@@ -19,6 +19,9 @@ struct AdaptOptions {
   double prior_rows = 32;
   int64_t max_moves = 4;  // of one decision
 };
+// Moves of one decision between a device's cache and RAM: as many as copy so many bytes, which a link does in two
+// milliseconds beside the steps that follow. A cache that begins with the wrong experts is right after fewer tokens.
+int64_t moves_at_once(const ExpertLayout& layout);
 // A missed expert moves in after this many recent misses...
 inline constexpr int64_t kLeastMisses = 2;
 // ...and when it counts this many times as much as the one that it replaces.
@@ -35,10 +38,11 @@ class UseCounts {
   // of the same model.
   void begin_with(const ExpertProfile& profile, double rows, int64_t n_used);
   void note(ExpertKey key, bool missed);
-  // Lets counts fade by `rows` rows and begins a new period of misses.
+  // The period ends, of `rows` rows: its uses count as if they had come evenly over it, earlier ones fade by all of it.
+  // After a long prompt the counts say what it used, whatever its last rows were.
   void fade(int64_t rows);
 
-  double count(ExpertKey key) const { return counts_[model_.index(key)]; }
+  double count(ExpertKey key) const { return counts_[model_.index(key)] + period_[model_.index(key)]; }
   // Rows that missed it in this period and the one before.
   int64_t recent_misses(ExpertKey key) const {
     return int64_t{misses_[model_.index(key)]} + earlier_misses_[model_.index(key)];
@@ -47,7 +51,8 @@ class UseCounts {
  private:
   RoutedModel model_;
   double half_life_rows_;
-  std::vector<double> counts_;  // [n_layers][n_experts]
+  std::vector<double> counts_;  // [n_layers][n_experts] of the periods before
+  std::vector<double> period_;  // of this one
   std::vector<int32_t> misses_, earlier_misses_;
 };
 

@@ -158,25 +158,29 @@ Status ExpertCache::place(std::span<const SlotExpert> experts) {
 Status ExpertCache::upload(int64_t first) {
   for (const Slot& slot : std::span(plan_.slots()).subspan(static_cast<size_t>(first))) {
     RETURN_IF_ERROR(upload_slot(slot));
+    spec_.stats.add(Counter::kCacheUploads);
+    spec_.stats.add(Counter::kCacheUploadBytes,
+                    static_cast<int64_t>(spec_.layout.layer(slot.key.layer).blob_bytes()));
   }
   return spec_.source.health();
 }
 
 Status ExpertCache::upload_slot(const Slot& slot) {
   const LayerLayout& layer = spec_.layout.layer(slot.key.layer);
+  if (const Lease::HostPlace from = spec_.source.pinned_place(slot.key); from.buffer != nullptr) {
+    spec_.stream.copy(*memory_, slot.offset, *from.buffer, from.offset, layer.blob_bytes());
+    return {};
+  }
   Lease lease;
   RETURN_IF_ERROR(spec_.source.fetch({&slot.key, 1}, {&lease, 1}));
   // The lease may go when the pinned buffer has the bytes.
-  RETURN_IF_ERROR(uploader_->put(*memory_, slot.offset, layer.blob_bytes(), [&](std::span<std::byte> to) -> Status {
+  return uploader_->put(*memory_, slot.offset, layer.blob_bytes(), [&](std::span<std::byte> to) -> Status {
     for (size_t i = 0; i < layer.parts.size(); i++) {
       std::memcpy(to.data() + layer.part_offset(static_cast<int>(i)), lease.part(static_cast<int>(i)),
                   layer.parts[i].bytes);
     }
     return {};
-  }));
-  spec_.stats.add(Counter::kCacheUploads);
-  spec_.stats.add(Counter::kCacheUploadBytes, static_cast<int64_t>(layer.blob_bytes()));
-  return {};
+  });
 }
 
 void ExpertCache::mark(int64_t first, bool resident) {

@@ -1,21 +1,18 @@
 // One chain within a layer:
 //
-//   device: copy ids, inputs and the table's row out -> experts in slots -> wait -> copy rows up -> merge -> combine
-//   host:                                          \-> the other experts ->/
+//   device: share experts out, tell the host -> fetch linked ones -> they, and those in slots -> wait -> combine
+//   host:                                   \-> the other experts ------------------------------>/
 //
-// Where the cache has all experts, and keeps them, the host has no part in it but to count:
-//
-//   device: copy ids out -> experts in slots -> combine -> wait
-//   host:               \-> count hits ------------------->/
-//
-// Which pair is computed where follows from the table's row that was copied out, so both sides agree whatever the host
-// has planned meanwhile. All buffers are fixed: a captured chain serves every step of its shape. The layers share them,
-// since each layer's chain ends before the next one begins.
+// Which pair is computed where the device decides, from the cache's table as it is then, and tells the host, so both
+// sides agree whatever the host has planned meanwhile. What goes from one side to the other (ids, inputs, output rows)
+// kernels write and read in the host's memory, without copies between them. All buffers are fixed: a captured chain
+// serves every step of its shape. The layers share them, since each layer's chain ends before the next one begins.
 #include "experts/cached_dispatch.h"
 
 #include "experts/cache.h"
 #include "experts/device_rows.h"
 #include "experts/host_experts.h"
+#include "experts/linked_experts.h"
 #include "experts/routing_copy.h"
 #include "experts/streamed_dispatch.h"
 
@@ -28,6 +25,7 @@ using device::MemoryKind;
 using device::View;
 
 size_t float_bytes(int64_t n) { return static_cast<size_t>(n) * sizeof(float); }
+size_t places_bytes(const DispatchLimits& limits) { return static_cast<size_t>(limits.n_experts) * sizeof(int32_t); }
 
 class CachedDispatch final : public Dispatch {
  public:
@@ -42,6 +40,8 @@ class CachedDispatch final : public Dispatch {
     ASSIGN_OR_RETURN(host_y_, device.allocate_host(float_bytes(limits_.pairs() * limits_.dim), MemoryKind::kPinned,
                                                    "expert output rows"));
     ASSIGN_OR_RETURN(rows_, DeviceRows::create(device, spec_.layout, limits_));
+    ASSIGN_OR_RETURN(linked_, LinkedExperts::create(spec_));
+    ASSIGN_OR_RETURN(place_of_, device.allocate(places_bytes(limits_), "places of experts"));
     tasks_.resize(spec_.layout.layers().size());
     if (spec_.ring.empty()) return {};
     ASSIGN_OR_RETURN(streamed_, StreamedDispatch::create(spec_, *rows_, *routing_));
@@ -52,27 +52,23 @@ class CachedDispatch final : public Dispatch {
            const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula) override {
     ASSERT(ids.stride == limits_.n_used && x.stride == limits_.dim);
     const LayerRows step{layer, ids, x, live, formula};
-    routing_->copy_out(stream, layer, ids, live);
-    if (spec_.whole_cache) {
-      const device::Ticket counted = stream.host_task(count_task(layer));
-      rows_->enqueue(stream, step, spec_.cache->slots(), spec_.cache->slot_of(layer));
-      stream.enqueue(device::Combine{
-          .rows = rows_->outputs(step.pairs()), .weights = weights, .ids = ids, .live = live, .x = y});
-      return stream.wait(counted);  // the next layer's routing goes where this one's is read
-    }
-    stream.copy(*host_x_, 0, *x.memory, x.offset, float_bytes(x.rows * x.cols));
+    const device::In<int32_t> places = share_out(stream, step);
     const device::Ticket ticket = stream.host_task(layer_task(layer, formula).task);
-    if (spec_.cache != nullptr) rows_->enqueue(stream, step, spec_.cache->slots(), spec_.cache->slot_of(layer));
-    stream.wait(ticket);
-    const View<float> arrived = rows_->arrivals(step.pairs());
-    stream.copy(*arrived.memory, arrived.offset, *host_y_, 0, float_bytes(step.pairs() * limits_.dim));
-    View<float> rows = arrived;
-    if (spec_.cache != nullptr) {
-      rows = rows_->outputs(step.pairs());
-      stream.enqueue(device::MergeExpertRows{
-          .x = arrived, .ids = ids, .live = live, .slot_of = spec_.cache->slot_of(layer), .y = rows});
+    const bool computes = spec_.cache != nullptr || !linked_->empty();
+    if (computes) {
+      linked_->fetch(stream, layer, places);
+      const device::ExpertSlots cached = spec_.cache == nullptr ? device::ExpertSlots{} : spec_.cache->slots();
+      rows_->enqueue(stream, step, linked_->slots(layer, cached), places);
     }
-    stream.enqueue(device::Combine{.rows = rows, .weights = weights, .ids = ids, .live = live, .x = y});
+    stream.wait(ticket);
+    const View<float> arrived = device::view_of<float>(*host_y_, step.pairs(), limits_.dim);
+    device::Combine sum{.rows = arrived, .weights = weights, .ids = ids, .live = live, .x = y};
+    if (computes) {
+      sum.rows = rows_->outputs(step.pairs());
+      sum.arrived = arrived;
+      sum.slot_of = places;
+    }
+    stream.enqueue(sum);
   }
 
   StreamedDispatch* streamed() override { return streamed_.get(); }
@@ -84,17 +80,28 @@ class CachedDispatch final : public Dispatch {
     ExpertFormula formula;
   };
 
-  const device::HostTask& count_task(int32_t layer) {
-    std::unique_ptr<LayerTask>& slot = tasks_[static_cast<size_t>(layer)];
-    if (slot) return slot->task;
-    slot = std::make_unique<LayerTask>(LayerTask{{}, layer, {}});
-    slot->task = {.name = "count hits",
-                  .run = [this, layer]() -> Status {
-                    RoutingCopy::Reading(*routing_, layer).count();
-                    return {};
-                  },
-                  .ranges = routing_->ranges()};
-    return slot->task;
+  // Where each expert of the layer is computed, on the device; the host is told.
+  In<int32_t> share_out(device::Stream& stream, const LayerRows& step) const {
+    const View<int32_t> places =
+        device::view_of<int32_t>(*place_of_, 1, spec_.layout.layer(step.layer).n_experts);
+    device::ShareExperts op{.ids = step.ids,
+                            .x = step.x,
+                            .live = step.live,
+                            .slot_of = {},
+                            .linked = {},
+                            .share = {},
+                            .place_of = places,
+                            .told_live = routing_->live(),
+                            .told_ids = routing_->ids(step.ids.rows),
+                            .told_places = routing_->places(step.layer),
+                            .told_x = device::view_of<float>(*host_x_, step.x.rows, limits_.dim)};
+    if (spec_.cache != nullptr) op.slot_of = spec_.cache->slot_of(step.layer);
+    if (!linked_->empty()) {
+      op.linked = linked_->addresses(step.layer);
+      op.share = linked_->shares().columns(0, places.cols + 1);
+    }
+    stream.enqueue(op);
+    return places;
   }
 
   LayerTask& layer_task(int32_t layer, const ExpertFormula& formula) {
@@ -125,7 +132,7 @@ class CachedDispatch final : public Dispatch {
                               .ids = routing.ids(),
                               .x = device::view_of<float>(*host_x_, routing.n_rows(), limits_.dim),
                               .y = device::view_of<float>(*host_y_, limits_.pairs(), limits_.dim),
-                              .slot_of = routing.slot_of()});
+                              .slot_of = routing.places()});
   }
 
   DispatchSpec spec_;
@@ -135,6 +142,8 @@ class CachedDispatch final : public Dispatch {
   std::unique_ptr<device::HostBuffer> host_x_;  // pinned [max_rows][dim]
   std::unique_ptr<device::HostBuffer> host_y_;  // pinned [pairs][dim]; row = token * k + rank
   std::unique_ptr<DeviceRows> rows_;
+  std::unique_ptr<LinkedExperts> linked_;
+  std::unique_ptr<device::Buffer> place_of_;  // int32 [n_experts] slot, kLinkedPlace, or -1 for the host's
   std::vector<std::unique_ptr<LayerTask>> tasks_;
   std::unique_ptr<StreamedDispatch> streamed_;
 };
@@ -143,7 +152,8 @@ class CachedDispatch final : public Dispatch {
 
 DispatchBytes cached_dispatch_bytes(const DispatchLimits& limits) {
   const int64_t host_rows = (limits.max_rows + limits.pairs()) * limits.dim;
-  return {.device = DeviceRows::bytes_needed(limits),
+  return {.device =
+              DeviceRows::bytes_needed(limits) + LinkedExperts::bytes_needed(limits).device + places_bytes(limits),
           .host = HostExperts::bytes_needed(limits) + RoutingCopy::bytes_needed(limits) + float_bytes(host_rows)};
 }
 

@@ -14,7 +14,7 @@ Result<std::unique_ptr<DeviceRows>> DeviceRows::create(device::Device& device, c
   std::unique_ptr<DeviceRows> rows(new DeviceRows(layout, limits));
   const int64_t pairs = limits.pairs();
   ASSIGN_OR_RETURN(rows->inputs_,
-                   device.allocate(float_bytes(pairs * limits.input_cols()), "expert inputs and output rows"));
+                   device.allocate(float_bytes(pairs * limits.input_cols()), "expert inputs"));
   ASSIGN_OR_RETURN(rows->outputs_, device.allocate(float_bytes(pairs * limits.dim), "expert output rows"));
   ASSIGN_OR_RETURN(rows->hidden_, device.allocate(float_bytes(pairs * limits.ffn), "expert hidden rows"));
   ASSIGN_OR_RETURN(rows->groups_,
@@ -40,14 +40,13 @@ void DeviceRows::enqueue(device::Stream& stream, const LayerRows& rows, const de
                                    .inputs = device::view_of<float>(*inputs_, pairs, limits_.input_cols()),
                                    .hidden = device::view_of<float>(*hidden_, pairs, limits_.ffn),
                                    .groups = device::view_of<int32_t>(*groups_, 1, group_ints(limits_)),
-                                   .y = device::view_of<float>(*outputs_, pairs, limits_.dim)});
+                                   .y = device::view_of<float>(*outputs_, pairs, limits_.dim),
+                                   .weights = rows.weights,
+                                   .sum = rows.sum});
 }
 
 device::View<float> DeviceRows::outputs(int64_t pairs) const {
   return device::view_of<float>(*outputs_, pairs, limits_.dim);
-}
-device::View<float> DeviceRows::arrivals(int64_t pairs) const {
-  return device::view_of<float>(*inputs_, pairs, limits_.dim);
 }
 
 }  // namespace strata::experts

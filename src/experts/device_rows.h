@@ -14,6 +14,9 @@ struct LayerRows {
   device::In<float> x;       // [rows][dim]
   device::In<int32_t> live;  // [1]
   ExpertFormula formula;
+  // Where their weighted outputs are added; empty: they go to rows of their own.
+  device::In<float> weights = {};  // [rows][k]
+  device::InOut<float> sum = {};   // [rows][dim]
 
   int64_t pairs() const { return ids.rows * ids.cols; }
 };
@@ -26,13 +29,12 @@ class DeviceRows {
                                                     const DispatchLimits& limits);
   static uint64_t bytes_needed(const DispatchLimits& limits);
 
-  // Queues the experts that `slot_of`, [1][n_experts], says are in `slots`: row r * k + j of outputs() for each of
-  // their pairs. The rows of other pairs stay as they are.
+  // Queues the experts that `slot_of`, [1][n_experts], says are in `slots` or linked: row r * k + j of outputs() for
+  // each of their pairs. The rows of other pairs stay as they are. With a sum, they are scratch.
   void enqueue(device::Stream& stream, const LayerRows& rows, const device::ExpertSlots& slots,
                const device::In<int32_t>& slot_of) const;
 
-  device::View<float> outputs(int64_t pairs) const;   // [pairs][dim]
-  device::View<float> arrivals(int64_t pairs) const;  // [pairs][dim] for rows computed elsewhere; enqueue() uses it
+  device::View<float> outputs(int64_t pairs) const;  // [pairs][dim]
 
  private:
   DeviceRows(const ExpertLayout& layout, const DispatchLimits& limits) : layout_(layout), limits_(limits) {}

@@ -20,7 +20,9 @@ using device::ExpertFormula;
 struct DispatchLimits {
   int64_t max_rows = 0;   // rows of the largest step
   int64_t n_used = 0;     // experts per row
-  int64_t n_experts = 0;  // of a layer
+  int64_t n_experts = 0;  // of the layer that has most
+  int64_t n_layers = 0;   // of the model
+  int64_t blob_bytes = 0;  // of the largest expert
   int64_t dim = 0;
   int64_t ffn = 0;
 
@@ -39,6 +41,8 @@ struct DispatchSpec {
   ExpertCache* cache = nullptr;  // of the same device; null: no expert lies there
   bool whole_cache = false;      // it has all experts of the layers that are run, lends none and moves none
   RingPlan ring = {};            // that steps of many rows stream experts through; empty: none do
+  // [n_experts + 1] of m missing experts, how many the device reads over the link (link_share.h); empty: none.
+  std::span<const int32_t> link_shares = {};
   RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
   int32_t last_layer = INT32_MAX;       // one past the last layer that is run, if not all are
   int n_sharers = 1;                    // dispatches that hold leases of the source at the same time
@@ -60,7 +64,8 @@ struct DispatchBytes {
 class Dispatch {
  public:
   // Computes everything on the CPU where the host can read the device's memory and there is no cache; else the experts
-  // of the cache on the device and the others on the CPU. kNoMemory when the row buffers don't fit.
+  // of the cache on the device and the others on the CPU, where there are others. kNoMemory when the row buffers don't
+  // fit.
   static Result<std::unique_ptr<Dispatch>> create(const DispatchSpec& spec);
   virtual ~Dispatch() = default;
   // What create() allocates, but for streaming (StreamedDispatch::bytes_needed). `all_on_host`: neither a cache nor a
@@ -74,6 +79,13 @@ class Dispatch {
   virtual void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                    const device::In<float>& weights, const device::In<float>& x, const device::InOut<float>& y,
                    const device::In<int32_t>& live, const ExpertFormula& formula) = 0;
+
+  // Where the router is to put the ids of a layer in a step of so many rows, packed; empty: anywhere.
+  virtual device::View<int32_t> own_ids(int32_t layer, int64_t rows);
+  // Enqueues what is left to do behind the last layer of a step of so many rows.
+  virtual void finish(device::Stream& stream, int64_t rows, const device::In<int32_t>& live);
+  // Whether the layers of a step of so many rows wait for host tasks.
+  virtual bool host_takes_part(int64_t rows) const;
 
   // The dispatch for steps that stream, in the same memory as this one; null where spec.ring is empty. Dispatches that
   // compute everything on the CPU have none.

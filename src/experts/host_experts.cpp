@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "experts/blob.h"
 
 namespace strata::experts {
@@ -109,7 +110,9 @@ PairGroups HostExperts::round_groups(const Step& step) {
 
 void HostExperts::compute_leased(const Step& step, const PairGroups& groups, std::span<Lease> leases) {
   ASSERT(groups.n == static_cast<int64_t>(leases.size()));
-  const LeasePlaces places(layout_.layer(step.layer), leases);
+  const LayerLayout& layer = layout_.layer(step.layer);
+  const LeasePlaces places(layer, leases);
+  const int64_t begin_ns = real_clock().now_ns();
   {
     const LockGuard turn(compute_.turn());
     device::host::compute_experts(compute_,
@@ -126,6 +129,8 @@ void HostExperts::compute_leased(const Step& step, const PairGroups& groups, std
   for (Lease& lease : leases) lease.release();
   stats_.add(Counter::kExpertsComputed, groups.n);
   stats_.add(Counter::kExpertRows, groups.n_pairs());
+  stats_.add(Counter::kExpertBytes, groups.n * static_cast<int64_t>(layer.blob_bytes()));
+  stats_.add(Counter::kExpertNs, real_clock().now_ns() - begin_ns);
 }
 
 }  // namespace strata::experts

@@ -23,8 +23,7 @@ class HostExperts {
     device::View<int32_t> ids;  // [rows][k]
     device::View<float> x;      // [rows][dim]
     device::View<float> y;      // [rows * k][dim]
-    // [n_experts] slot in a device's cache of each expert, -1 for none: pairs whose expert has one are left out. null:
-    // no pair is.
+    // [n_experts] -1 for experts to compute: pairs of others are left out. null: no pair is.
     const int32_t* slot_of;
   };
   // y[r*k + j] = expert ids[r][j] of x[r] for the pairs that are not left out. All views lie in memory that the host

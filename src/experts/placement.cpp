@@ -79,7 +79,7 @@ Status Planner::count_needs() {
   if (plan_.needs_bytes <= input_.ram_bytes) return {};
   return Error{ErrorCode::kNoMemory,
                format("{}: {} of RAM that it needs beside its experts do not fit into the {} that may be used; lower "
-                      "--ctx or --chunk, or set --ram-gib or --ram-headroom-gib",
+                      "--ctx or --prefill, or set --ram-gib or --ram-headroom-gib",
                       input_.model, format_bytes(plan_.needs_bytes), format_bytes(input_.ram_bytes))};
 }
 

@@ -63,8 +63,8 @@ Result<PartPlacement> place_part(const PlacementInput& input, const PartNeeds& n
   const uint64_t budget = needs.on_host ? input.ram_bytes : needs.budget_bytes;
   if (needs.device_bytes() > budget) {
     return Error{ErrorCode::kNoMemory,
-                 format("{}: {} do not fit into the {} of {}; lower --ctx or --chunk{}", input.model, needs_text(needs),
-                        format_bytes(budget), needs.on_host ? "RAM that may be used" : needs.device,
+                 format("{}: {} do not fit into the {} of {}; lower --ctx or --prefill{}", input.model,
+                        needs_text(needs), format_bytes(budget), needs.on_host ? "RAM that may be used" : needs.device,
                         needs.on_host ? ", or set --ram-gib or --ram-headroom-gib" : ", or give it more memory")};
   }
   const std::vector<ExpertKey> ranking = ranking_of(input, needs);

@@ -80,11 +80,15 @@ DecodePrediction predict_decode(const PlacementInput& input, const PlacementPlan
       out.ram_s += (dense + experts.device + by_cpu) / ram_rate;
       continue;
     }
+    const double link = plan.source == SourceKind::kArena && !rates.links.empty() ? rates.links[p] : 0;
+    const double linked = by_cpu * link / (ram_rate + link);
     out.device_bytes += dense + experts.device;
-    out.ram_bytes += by_cpu;
-    const double cpu_s = by_cpu / ram_rate, device_s = experts.device / rates.devices[p];
-    out.device_s += dense / rates.devices[p] + (device_s >= cpu_s ? device_s : 0);
-    out.ram_s += cpu_s > device_s ? cpu_s : 0;
+    out.link_bytes += linked;
+    out.ram_bytes += by_cpu - linked;
+    const double n_layers = part.last_layer - part.first_layer;
+    const double others_s = by_cpu / (ram_rate + link), device_s = experts.device / rates.devices[p];
+    out.device_s += dense / rates.devices[p] + n_layers * rates.layer_s + (device_s >= others_s ? device_s : 0);
+    out.ram_s += (others_s > device_s ? others_s : 0) + (by_cpu > 0 ? n_layers * rates.task_s : 0);
   }
   out.drive_s = out.file_bytes > 0 ? out.file_bytes / (rates.drive * kDriveShare) : 0;
   const double computing = out.ram_s + out.device_s;

@@ -1,5 +1,7 @@
 #include "experts/routing_copy.h"
 
+#include <algorithm>
+
 #include "experts/cache.h"
 #include "experts/routing.h"
 
@@ -46,18 +48,33 @@ RoutingCopy::Reading::Reading(const RoutingCopy& copy, int32_t layer)
       layer_(layer),
       live_(copy.live_->read<int32_t>(0, 1)),
       ids_(copy.ids_->read<int32_t>(0, static_cast<size_t>(live_[0] * copy.spec_.limits.n_used))),
-      slot_of_(copy.slot_of_->read<int32_t>(0, static_cast<size_t>(copy.spec_.layout.layer(layer).n_experts))) {}
+      places_(copy.slot_of_->read<int32_t>(0, static_cast<size_t>(copy.spec_.layout.layer(layer).n_experts))) {}
 
 device::View<int32_t> RoutingCopy::Reading::ids() const {
   return device::view_of<int32_t>(*copy_.ids_, n_rows(), copy_.spec_.limits.n_used);
 }
 
 int64_t RoutingCopy::Reading::count() const {
-  int64_t hits = 0;
-  for (const int32_t id : ids_.span()) hits += slot_of_[static_cast<size_t>(id)] >= 0;
+  int64_t hits = 0, linked = 0;
+  for (const int32_t id : ids_.span()) {
+    const int32_t place = places_[static_cast<size_t>(id)];
+    if (place == device::kLinkedPlace) {
+      linked++;
+    } else if (place >= 0) {
+      hits++;
+    }
+  }
   const int64_t misses = static_cast<int64_t>(ids_.span().size()) - hits;
-  copy_.spec_.stats.add(Counter::kCacheHits, hits);
-  copy_.spec_.stats.add(Counter::kCacheMisses, misses);
+  Stats& stats = copy_.spec_.stats;
+  stats.add(Counter::kCacheHits, hits);
+  stats.add(Counter::kCacheMisses, misses);
+  if (linked > 0) {
+    const auto n = std::count(places_.span().begin(), places_.span().end(), device::kLinkedPlace);
+    const auto blob_bytes = static_cast<int64_t>(copy_.spec_.layout.layer(layer_).blob_bytes());
+    stats.add(Counter::kLinkedExperts, n);
+    stats.add(Counter::kLinkedBytes, n * blob_bytes);
+    stats.add(Counter::kLinkedRows, linked);
+  }
   if (copy_.spec_.observer != nullptr) copy_.spec_.observer->routed(layer_, ids());
   return misses;
 }

@@ -74,6 +74,10 @@ class ExpertSource {
   // How many leases at once it serves with the memory it was given; a caller that holds more makes it grow, or fail.
   virtual int64_t lease_limit() const { return INT64_MAX; }
 
+  // Where the blob lies, packed as LayerLayout says, for as long as the source lives, if it lies so in page-locked
+  // memory: devices may read it there at any time. {null, 0} if it does not.
+  virtual Lease::HostPlace pinned_place(ExpertKey) const { return {}; }
+
   // What it has been waiting for, for longer than a person takes for a moment: "the drive"; else null. Any thread.
   virtual const char* waiting_for() const { return nullptr; }
 

@@ -21,6 +21,12 @@ size_t offsets_bytes(const RingPlan& ring) { return static_cast<size_t>(ring.n_p
 // One pinned buffer serves blobs and the offsets of all places.
 size_t piece_bytes(const RingPlan& ring) { return std::max<size_t>(ring.place_bytes, offsets_bytes(ring)); }
 
+// All parts of a blob lie in the same buffer, or in none.
+bool lies_pinned(const Lease& lease) {
+  const device::HostBuffer* buffer = lease.host_place(0).buffer;
+  return buffer != nullptr && buffer->kind() == MemoryKind::kPinned;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StreamedDispatch>> StreamedDispatch::create(const DispatchSpec& spec, const DeviceRows& rows,
@@ -202,7 +208,11 @@ void StreamedDispatch::fill(size_t bank, std::span<Lease> leases) {
   if (!mutated(Mutation::kBankFreeNotAwaited)) copies_->wait(*banks_[bank].free);
   for (size_t i = 0; i < leases.size(); i++) {
     copy_blob(leases[i], offset_ + spec_.ring.offset(static_cast<int64_t>(bank), static_cast<int64_t>(i)));
-    leases[i].release();
+  }
+  copy_way();
+  for (Lease& lease : leases) {
+    if (lies_pinned(lease)) lease.note_async_read(*copies_);
+    lease.release();
   }
   copy_table(bank);
   copies_->record(*banks_[bank].full);
@@ -213,7 +223,7 @@ void StreamedDispatch::fill(size_t bank, std::span<Lease> leases) {
 
 void StreamedDispatch::copy_blob(Lease& lease, size_t offset) {
   const LayerLayout& layer = spec_.layout.layer(lease.key().layer);
-  if (copy_pinned(lease, layer, offset)) return;
+  if (lies_pinned(lease)) return copy_pinned(lease, layer, offset);
   const Status queued = uploader_->put(*memory_, offset, layer.blob_bytes(), [&](std::span<std::byte> to) -> Status {
     const LockGuard turn(spec_.compute.turn());
     pack_blob(layer, lease, to, spec_.compute.pool());
@@ -222,19 +232,29 @@ void StreamedDispatch::copy_blob(Lease& lease, size_t offset) {
   ASSERT(queued.ok());
 }
 
-bool StreamedDispatch::copy_pinned(Lease& lease, const LayerLayout& layer, size_t offset) {
-  const int n_parts = static_cast<int>(layer.parts.size());
-  for (int i = 0; i < n_parts; i++) {
-    const device::HostBuffer* buffer = lease.host_place(i).buffer;
-    if (buffer == nullptr || buffer->kind() != MemoryKind::kPinned) return false;
-  }
-  for (int i = 0; i < n_parts; i++) {
+void StreamedDispatch::copy_pinned(const Lease& lease, const LayerLayout& layer, size_t offset) {
+  for (int i = 0; i < static_cast<int>(layer.parts.size()); i++) {
     const Lease::HostPlace place = lease.host_place(i);
-    copies_->copy(*memory_, offset + layer.part_offset(i), *place.buffer, place.offset,
-                  layer.parts[static_cast<size_t>(i)].bytes);
+    add_way({place.buffer, place.offset, offset + layer.part_offset(i), layer.parts[static_cast<size_t>(i)].bytes});
   }
-  lease.note_async_read(*copies_);
-  return true;
+}
+
+// Between parts that stand alike on both sides lies padding, at most as much as parts are aligned to.
+void StreamedDispatch::add_way(const Way& way) {
+  const size_t from_gap = way.from_offset - (way_.from_offset + way_.bytes);
+  const size_t to_gap = way.to_offset - (way_.to_offset + way_.bytes);
+  const bool joins = way_.from == way.from && from_gap == to_gap && from_gap < kPartAlignment;
+  if (!joins) {
+    copy_way();
+    way_ = way;
+    return;
+  }
+  way_.bytes += from_gap + way.bytes;
+}
+
+void StreamedDispatch::copy_way() {
+  if (way_.from != nullptr) copies_->copy(*memory_, way_.to_offset, *way_.from, way_.from_offset, way_.bytes);
+  way_ = {};
 }
 
 // The pinned table is written anew once its last copy is done: it was queued a whole round of the ring ago.
@@ -249,7 +269,7 @@ void StreamedDispatch::copy_table(size_t bank) {
   copies_->copy(*tables_, table_offset(bank), *staged_tables_, table_offset(bank), n * sizeof(int32_t));
 }
 
-Status StreamedDispatch::finish() {
+Status StreamedDispatch::end_step() {
   if (!std::exchange(started_, false)) return {};
   failed_ = false;
   Status status = copies_->synchronize();

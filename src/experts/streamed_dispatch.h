@@ -38,14 +38,14 @@ class StreamedDispatch final : public Dispatch {
 
   // As Dispatch::run, on a stream that runs what it is given. Waits for buffers and reads expert bytes as it goes, with
   // the threads of the pool when it is its turn.
-  // Experts that cannot be read fail the stream; then the rest of the step, up to finish(), queues nothing.
+  // Experts that cannot be read fail the stream; then the rest of the step, up to end_step(), queues nothing.
   void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids, const device::In<float>& weights,
            const device::In<float>& x, const device::InOut<float>& y, const device::In<int32_t>& live,
            const ExpertFormula& formula) override;
   // Whether it has failed the stream in this step.
   bool failed() const { return failed_; }
   // Ends a step: returns when nothing writes to the ring any more. A failed copy is reported, and then forgotten.
-  Status finish();
+  Status end_step();
 
  private:
   struct Bank {
@@ -76,9 +76,17 @@ class StreamedDispatch final : public Dispatch {
   void hint_after(int32_t layer, int32_t expert);
   // Queues the way of the experts keys_ into the bank. They are of one layer; the leases, one for each, are released.
   void fill(size_t bank, std::span<Lease> leases);
+  // Bytes of page-locked memory and where they go in memory_.
+  struct Way {
+    const device::HostBuffer* from = nullptr;
+    size_t from_offset = 0, to_offset = 0, bytes = 0;
+  };
+  // Straight out of page-locked memory, if the blob lies there; else through the uploader.
   void copy_blob(Lease& lease, size_t offset);
-  // Straight out of page-locked memory, if all parts of the blob lie there.
-  bool copy_pinned(Lease& lease, const LayerLayout& layer, size_t offset);
+  void copy_pinned(const Lease& lease, const LayerLayout& layer, size_t offset);
+  // Neighbours that go to neighbours are copied together: a link is at its best with long copies.
+  void add_way(const Way& way);
+  void copy_way();
   void copy_table(size_t bank);
   size_t table_offset(size_t bank) const {
     return bank * static_cast<size_t>(spec_.limits.n_experts) * sizeof(int32_t);
@@ -96,13 +104,14 @@ class StreamedDispatch final : public Dispatch {
   std::vector<CountTask> tasks_;                       // [layers]
   std::vector<ExpertKey> keys_, next_keys_;
   std::vector<Lease> leases_;  // as many as are held at once
+  Way way_;                    // that is not queued yet
 
   device::Memory* memory_ = nullptr;  // the ring lies in it
   size_t offset_ = 0;                 // where it starts
   size_t next_bank_ = 0;
   bool capturing_ = false;
-  bool started_ = false;  // a step or a ring has been begun since finish()
-  bool failed_ = false;   // a bank could not be filled since finish()
+  bool started_ = false;  // a step or a ring has been begun since end_step()
+  bool failed_ = false;   // a bank could not be filled since end_step()
 };
 
 }  // namespace strata::experts

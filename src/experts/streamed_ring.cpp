@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kBanks = 4;
 constexpr int64_t kLeastBanks = 2;
-constexpr int64_t kRowsPerExpert = 4;
+constexpr int64_t kRowsPerExpert = 12;
 
 }  // namespace
 

@@ -25,12 +25,12 @@ struct RingPlan {
   // enough to hide behind computing. With less room banks become smaller, then fewer; there is none when not even two
   // experts fit.
   static RingPlan make(const ExpertLayout& layout, uint64_t budget_bytes);
-  static constexpr uint64_t kBankBytes = uint64_t{32} << 20;
+  static constexpr uint64_t kBankBytes = uint64_t{64} << 20;
 };
 
 // From how many rows on a step streams the experts that the cache lacks when nothing else is said: from where an even
-// routing gives every expert four rows, ceil(4 n_experts / n_used). Nearly all experts (e^-4 of them are not) are
-// wanted then, and each is computed often enough that the way over the link can pay.
+// routing gives every expert twelve rows, ceil(12 n_experts / n_used). With fewer the CPU, which computes some while
+// others cross the link, ends earlier than the link alone would (bench/results/hybrid.md).
 int64_t auto_stream_rows(int64_t n_experts, int64_t n_used);
 
 }  // namespace strata::experts

@@ -122,10 +122,15 @@ void ExpertSwaps::queue_uploads() {
   state_ = SwapState::kUploading;
 }
 
-// One buffer serves all: a read runs after what was queued before it, the copy out of the buffer included.
+// What stays where it is in page-locked memory is copied from there. One buffer serves all others: a read runs after
+// what was queued before it, the copy out of the buffer included.
 void ExpertSwaps::queue_upload(const Swap& swap, ExpertKey key, const device::HostTask& read) {
-  stream_->wait(stream_->host_task(read));
-  stream_->copy(*spec_.cache.slots().memory, slot_offset(swap), *staged_, 0, blob_bytes(swap));
+  Lease::HostPlace from = spec_.source.pinned_place(key);
+  if (from.buffer == nullptr) {
+    stream_->wait(stream_->host_task(read));
+    from = {staged_.get(), 0};
+  }
+  stream_->copy(*spec_.cache.slots().memory, slot_offset(swap), *from.buffer, from.offset, blob_bytes(swap));
   spec_.stats.add(Counter::kCacheUploads);
   spec_.stats.add(Counter::kCacheUploadBytes, static_cast<int64_t>(spec_.layout.layer(key.layer).blob_bytes()));
 }

@@ -23,6 +23,8 @@ experts::DispatchLimits dispatch_limits(const HParams& hp, const PartOptions& op
   return {.max_rows = options.step.max_rows,
           .n_used = hp.route.n_used,
           .n_experts = hp.route.n_experts,
+          .n_layers = hp.n_layers,
+          .blob_bytes = static_cast<int64_t>(options.blob_bytes),
           .dim = hp.dim,
           .ffn = hp.expert_ffn};
 }
@@ -106,6 +108,7 @@ Status Part::build_experts() {
                                                          .cache = cache_.get(),
                                                          .whole_cache = streaming.ring.empty() && holds_all_experts(),
                                                          .ring = streaming.ring,
+                                                         .link_shares = options_.link_shares,
                                                          .observer = spec_.observer,
                                                          .last_layer = spec_.last,
                                                          .n_sharers = spec_.n_parts}));
@@ -139,10 +142,14 @@ void Part::enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatc
   const StepContext ctx = context(stream, rows, dispatch);
   network_->enqueue_start(ctx, spec_.first == 0);
   for (int layer = spec_.first; layer < spec_.last; layer++) enqueue_layer(ctx, layer);
+  dispatch.finish(stream, rows, ctx.in.live());
 }
 
 void Part::enqueue_layer(const StepContext& ctx, int layer) const {
-  ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
+  // A step in which the host has no other part is over before a person could tell.
+  if (layer == spec_.first || ctx.dispatch.host_takes_part(ctx.rows)) {
+    ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
+  }
   network_->enqueue_layer(ctx, layer);
 }
 
@@ -258,7 +265,7 @@ Status Part::finish() {
   Status status = stream_->synchronize();
   if (!status.ok()) stream_->reset();
   if (experts::StreamedDispatch* streamed = dispatch_->streamed()) {
-    Status copied = streamed->finish();
+    Status copied = streamed->end_step();
     if (status.ok()) status = std::move(copied);
   }
   return status;

@@ -31,6 +31,9 @@ struct PartOptions {
   bool cached = false;     // some experts lie in a cache on the device
   int64_t cache_min_slots = 0;
   StreamOptions stream;
+  uint64_t blob_bytes = 0;  // of the largest expert
+  // [n_experts + 1] of m missing experts, how many the device reads over the link (experts/link_share.h); empty: none.
+  std::vector<int32_t> link_shares = {};
   bool look_ahead = false;  // steps of few rows tell the expert source what they are about to ask for
 };
 
@@ -99,8 +102,8 @@ class Part {
   Status give_back();
   bool lent() const { return cache_ != nullptr && cache_->lent(); }
 
-  // Asked before every layer; true ends the step with kCancelled. Empty for never. Must be safe to call while a step
-  // runs.
+  // Asked before every layer, or once where the host has no part in the layers; true ends the step with kCancelled.
+  // Empty for never. Must be safe to call while a step runs.
   void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
   // After head() and finish(): read(std::span<const float>) -> Status is given the logits of the
   // i-th chosen row, which are there while it runs.

@@ -72,12 +72,11 @@ class StepInputs {
 enum class Act {
   kHidden,     // the residual stream
   kNormed,     // input of attention, delta net or experts
-  kProjected,  // q | k | v of attention, or the delta net's convolution input
+  kProjected,  // q | k | v of attention; the delta net's convolution input | z | b and a
   kMixed,      // output of attention or delta net before its output matrix; the delta net's convolved rows
   kMixedOut,   // the delta net's output rows
-  kGate,       // z of the delta net; gate rows of the shared expert
+  kGate,       // gate rows of the shared expert
   kUp,         // up rows of the shared expert
-  kGates,      // b and a of the delta net
   kDecay,      // g and beta
   kRouterLogits,
   kExpertWeights,
@@ -87,6 +86,7 @@ enum class Act {
   kShared,    // output of the shared expert
   kSharedGate,
   kRope,          // cos and sin
+  kArrivals,      // int32, zeros between operations
   kOutputHidden,  // rows that the head computes
   kOutputNormed,
   kLogits,

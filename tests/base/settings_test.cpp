@@ -40,7 +40,7 @@ TEST(SettingsTableTest, RowsAreUniqueAndFoundByName) {
 TEST(SettingsTest, StartsFromTheDefaults) {
   const Settings settings;
   EXPECT_TRUE(settings.is_auto(Key::kCtx));
-  EXPECT_EQ(settings.integer(Key::kChunk), 512);
+  EXPECT_TRUE(settings.is_auto(Key::kPrefill));
   EXPECT_EQ(settings.number(Key::kTemp), 0.8);
   EXPECT_TRUE(settings.on(Key::kGraph));
   EXPECT_FALSE(settings.on(Key::kStats));
@@ -55,7 +55,7 @@ TEST(SettingsTest, TakesWhatTheTableAllows) {
     Key key;
     const char* text;
   } cases[] = {
-      {Key::kCtx, "1"},         {Key::kCtx, "16777216"},  {Key::kCtx, "auto"},       {Key::kChunk, "8192"},
+      {Key::kCtx, "1"},         {Key::kCtx, "16777216"},  {Key::kCtx, "auto"},       {Key::kPrefill, "8192"},
       {Key::kSeed, "0"},        {Key::kSeed, "4294967295"}, {Key::kTemp, "0"},       {Key::kTemp, "1e-3"},
       {Key::kTemp, "100"},      {Key::kTopP, "1"},        {Key::kTopP, "0.0"},       {Key::kRamGib, "1048576"},
       {Key::kKvType, "f16"},    {Key::kKvType, "auto"},   {Key::kKvType, "q8_0"},   {Key::kKvType, "bf16"},
@@ -83,7 +83,7 @@ TEST(SettingsTest, RejectsEverythingElse) {
       {Key::kCtx, "12x"},        {Key::kCtx, "1.5"},       {Key::kCtx, " 1"},        {Key::kCtx, "1 "},
       {Key::kCtx, "+1"},         {Key::kCtx, "0x10"},      {Key::kCtx, "1e3"},       {Key::kCtx, "Auto"},
       {Key::kCtx, "9223372036854775808"},                  {Key::kCtx, "99999999999999999999999"},
-      {Key::kChunk, "auto"},     {Key::kSeed, "4294967296"}, {Key::kSeed, "-1"},     {Key::kTemp, "auto"},
+      {Key::kPrefill, "0"},        {Key::kSeed, "4294967296"}, {Key::kSeed, "-1"},     {Key::kTemp, "auto"},
       {Key::kTemp, "nan"},       {Key::kTemp, "-nan"},     {Key::kTemp, "inf"},      {Key::kTemp, "-inf"},
       {Key::kTemp, "infinity"},  {Key::kTemp, "1e999"},    {Key::kTemp, "1e-999"},   {Key::kTemp, "-0.1"},
       {Key::kTemp, "100.0001"},  {Key::kTemp, "0.8f"},     {Key::kTemp, ""},         {Key::kTemp, "0,8"},
@@ -125,16 +125,16 @@ TEST(SettingsTest, NegativeZeroIsZero) {
 }
 
 TEST(SettingsTest, TheEnvironmentFillsWhatNoFlagHasSet) {
-  const ScopedVariable chunk("STRATA_CHUNK", "64"), temp("STRATA_TEMP", "0.5"), empty("STRATA_TOP_K", "");
+  const ScopedVariable chunk("STRATA_PREFILL", "64"), temp("STRATA_TEMP", "0.5"), empty("STRATA_TOP_K", "");
   Settings settings;
   ASSERT_TRUE(settings.set(Key::kTemp, "0.25", "--temp").ok());
   ASSERT_TRUE(settings.load_environment(kScopeRun).ok());
-  EXPECT_EQ(settings.integer(Key::kChunk), 64);
-  EXPECT_TRUE(settings.is_set(Key::kChunk));
+  EXPECT_EQ(settings.integer(Key::kPrefill), 64);
+  EXPECT_TRUE(settings.is_set(Key::kPrefill));
   EXPECT_EQ(settings.number(Key::kTemp), 0.25);
   EXPECT_FALSE(settings.is_set(Key::kTopK));
-  ASSERT_TRUE(settings.set(Key::kChunk, "32", "--chunk").ok());
-  EXPECT_EQ(settings.integer(Key::kChunk), 32);
+  ASSERT_TRUE(settings.set(Key::kPrefill, "32", "--prefill").ok());
+  EXPECT_EQ(settings.integer(Key::kPrefill), 32);
 }
 
 TEST(SettingsTest, TheEnvironmentIsReadForTheCommandsScopeAndGlobals) {
@@ -149,12 +149,12 @@ TEST(SettingsTest, TheEnvironmentIsReadForTheCommandsScopeAndGlobals) {
 }
 
 TEST(SettingsTest, InTheEnvironmentOneAndZeroSwitchToo) {
-  const ScopedVariable verify("STRATA_VERIFY_ARENA", "1"), pin("STRATA_STAGE_PIN", "0"), chunk("STRATA_CHUNK", "1");
+  const ScopedVariable verify("STRATA_VERIFY_ARENA", "1"), pin("STRATA_STAGE_PIN", "0"), chunk("STRATA_PREFILL", "1");
   Settings settings;
   ASSERT_TRUE(settings.load_environment(kScopeRun).ok());
   EXPECT_TRUE(settings.on(Key::kVerifyArena));
   EXPECT_FALSE(settings.on(Key::kStagePin));
-  EXPECT_EQ(settings.integer(Key::kChunk), 1);
+  EXPECT_EQ(settings.integer(Key::kPrefill), 1);
   const ScopedVariable graph("STRATA_GRAPH", "2");
   Settings refusing;
   EXPECT_FALSE(refusing.load_environment(kScopeRun).ok());
@@ -170,7 +170,7 @@ TEST(SettingsDeathTest, ReadingASettingAsWhatItIsNotIsABug) {
   const Settings settings;
   EXPECT_DEATH(static_cast<void>(settings.integer(Key::kCtx)), "is_auto");
   EXPECT_DEATH(static_cast<void>(settings.integer(Key::kTemp)), "kInt");
-  EXPECT_DEATH(static_cast<void>(settings.number(Key::kChunk)), "kFloat");
+  EXPECT_DEATH(static_cast<void>(settings.number(Key::kPrefill)), "kFloat");
   EXPECT_DEATH(static_cast<void>(settings.on(Key::kKvType)), "kSwitch");
   EXPECT_DEATH(static_cast<void>(settings.text(Key::kStats)), "kText");
   EXPECT_DEATH(static_cast<void>(settings.is_auto(Key::kKvType)), "kInt");

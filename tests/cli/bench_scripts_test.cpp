@@ -107,6 +107,32 @@ TEST_F(BenchScripts, RefusesWrongArguments) {
   }
 }
 
+// Both sides are made up, so that all of the table is known.
+TEST_F(BenchScripts, HybridTakesTheBestFlagsAtEachTest) {
+  const std::string ours = script("ours", R"(
+    echo '{"tests": [{"test": "pp5", "threads": 15, "tokens_per_second": {"median": 250},'
+    echo '  "most_tokens_per_second": 500, "cache_hit_share": 0.25, "cpu_expert_bytes_per_token": 2e6,'
+    echo '  "link_bytes_per_token": 1e6, "link_busy_share": 0.8}, {"test": "tg4", "threads": 15,'
+    echo '  "tokens_per_second": {"median": 30}, "most_tokens_per_second": 0, "cache_hit_share": 0,'
+    echo '  "cpu_expert_bytes_per_token": 0, "link_bytes_per_token": 0, "link_busy_share": 0}]}')");
+  const std::string theirs = script("rival-bench", R"(
+    case "$*" in *-bad*) echo "unknown flag" >&2; exit 3;; *-ot*) prompt=100 answer=10;; *) prompt=50 answer=20;; esac
+    echo "[{\"n_prompt\": 5, \"n_gen\": 0, \"n_threads\": 1, \"avg_ts\": $prompt},"
+    echo " {\"n_prompt\": 0, \"n_gen\": 4, \"n_threads\": 1, \"avg_ts\": $answer}]")");
+  const auto hybrid = [&](const std::string& strata) {
+    return shell({STRATA_BENCH_DIR "/hybrid.sh", tiny_model(), theirs, "--strata", strata, "-p", "5", "-n", "4",
+                  "--rounds", "2", "--rival-flags", "-ncmoe 3;-ot x;-bad", "--", "--device", "cuda:0"});
+  };
+  const Outcome outcome = hybrid(ours);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, " -ot x | 100.00 (100.00 to 100.00) | **2.50** |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, " -ncmoe 3 | 20.00 (20.00 to 20.00) | **1.50** |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| pp5 | 500.0 | 50 % | 25 % | 2.0 | 1.0 | 80 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| tg4 | 0.0 | - | 0 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, " -bad | - | pp5 | failed: exit code 3: unknown flag |")) << outcome.out;
+  EXPECT_EQ(hybrid(script("broken", "exit 1")).exit_code, 1);
+}
+
 TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
   const std::string model = dir_.file("m.gguf");
   std::filesystem::copy_file(tiny_model(), model);

@@ -108,8 +108,8 @@ TEST_F(EvalTest, HasThePeersNumbersByDefault) {
 
 TEST_F(EvalTest, EverySettingGivesThem) {
   const Reference tiny = tiny_reference();
-  for (const Args& flags : std::vector<Args>{{"--chunk", "1"},
-                                             {"--chunk=7", "--threads", "1"},
+  for (const Args& flags : std::vector<Args>{{"--prefill", "1"},
+                                             {"--prefill=7", "--threads", "1"},
                                              {"--act", "f32", "--kv-type", "f32"},
                                              {"--graph", "off"},
                                              {"--no-graph", "--isa", "scalar"},
@@ -128,7 +128,8 @@ TEST_F(EvalTest, DeterministicIsTheSameBitsForAnyCut) {
   const std::vector<float> whole = eval(tiny_model(), tiny.ids, {"--deterministic"});
   EXPECT_EQ(max_difference(whole, tiny.logprobs) <= kTinyLimit, true);
   for (const char* chunk : {"1", "3", "8"}) {
-    EXPECT_EQ(eval(tiny_model(), tiny.ids, {"--deterministic=on", "--chunk", chunk, "--threads", "2"}), whole) << chunk;
+    const Args flags = {"--deterministic=on", "--prefill", chunk, "--threads", "2"};
+    EXPECT_EQ(eval(tiny_model(), tiny.ids, flags), whole) << chunk;
   }
 }
 

@@ -80,6 +80,10 @@ void add_basic_cases(device::Device& device, OpCases& cases);
 void add_attention_cases(device::Device& device, OpCases& cases);
 void add_recurrent_cases(device::Device& device, OpCases& cases);
 void add_expert_cases(device::Device& device, OpCases& cases);
+void add_share_cases(device::Device& device, OpCases& cases);
+// Not among all of them, since they hold addresses: experts that lie outside the slots.
+void add_linked_cases(device::Device& device, OpCases& cases);
+void add_fetch_cases(device::Device& device, OpCases& cases);
 
 template <class Op>
 OpCase& add_case(device::Device& device, OpCases& cases, const std::string& form) {

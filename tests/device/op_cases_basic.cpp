@@ -138,6 +138,68 @@ void mat_mul(Device& device, OpCases& cases, const MatMulForm& form) {
   };
 }
 
+struct ProjectForm {
+  const char* name;
+  quant::Type type;
+  std::vector<int64_t> rows;  // of each part
+  bool norm, biases;
+};
+
+void project(Device& device, OpCases& cases, const ProjectForm& form) {
+  OpCase& c = add_case<device::Project>(device, cases, form.name);
+  constexpr int64_t kDim = 64;
+  constexpr float kEps = 1e-2f;
+  const int64_t all_rows = std::accumulate(form.rows.begin(), form.rows.end(), int64_t{0});
+  const auto x = c.grid<float>(kBucket, kDim);
+  const auto gain = c.grid<float>(1, kDim);
+  std::vector<Matrix> weights;
+  for (const int64_t rows : form.rows) weights.emplace_back(c, form.type, rows, kDim);
+  const auto bias = c.grid<float>(1, all_rows);
+  const auto live = c.count_grid();
+  const auto normed = c.grid<float>(kBucket, kDim);
+  const auto y = c.grid<float>(kBucket, all_rows);
+  c.fill = [=](Random& random) {
+    x->fill_normal(random, 0.3);
+    gain->fill_normal(random);
+    for (const Matrix& w : weights) w.fill(random);
+    bias->fill_normal(random, 3);
+    live->at(0, 0) = kLive;
+  };
+  c.enqueue = [=](device::Stream& s) {
+    device::Project op{.x = *x, .gain = {}, .live = *live, .normed = *normed, .y = *y, .eps = kEps};
+    if (form.norm) op.gain = *gain;
+    int64_t column = 0;
+    for (size_t i = 0; i < weights.size(); i++) {
+      op.parts[i].w = weights[i];
+      if (form.biases) op.parts[i].bias = bias->view().columns(column, form.rows[i]);
+      column += form.rows[i];
+    }
+    s.enqueue(op);
+  };
+  c.expect = [=] {
+    std::vector<Want> wants;
+    for (int64_t t = 0; t < kLive; t++) {
+      std::vector<double> row(x->row(t), x->row(t) + kDim);
+      if (form.norm) ref::rms_norm(x->row(t), gain->row(0), row.data(), kDim, double{kEps});
+      int64_t column = 0;
+      for (size_t part = 0; part < weights.size(); part++) {
+        const std::vector<float> values = weights[part].values();
+        for (int64_t r = 0; r < form.rows[part]; r++, column++) {
+          double value = form.biases ? bias->at(0, column) : 0, size = std::abs(value);
+          for (int64_t i = 0; i < kDim; i++) {
+            const double term = double{values[static_cast<size_t>(r * kDim + i)]} * row[static_cast<size_t>(i)];
+            value += term;
+            size += std::abs(term);
+          }
+          wants.push_back({&y->at(t, column), value, (2 * kDim + 8) * kRounding * size});
+        }
+      }
+      if (form.norm) want_scratch(wants, normed->row(t), kDim);
+    }
+    return wants;
+  };
+}
+
 void silu_mul(Device& device, OpCases& cases) {
   OpCase& c = add_case<device::SiluMul>(device, cases, "");
   constexpr int64_t kN = 53;
@@ -241,8 +303,10 @@ void route_row(const std::vector<double>& logits, const float* selection_bias, i
   }
 }
 
-void router(Device& device, OpCases& cases, bool with_biases) {
-  OpCase& c = add_case<device::Router>(device, cases, with_biases ? "_with_biases" : "");
+void router(Device& device, OpCases& cases, bool with_biases, bool with_norm) {
+  OpCase& c = add_case<device::Router>(device, cases,
+                                       std::string(with_biases ? "_with_biases" : "") + (with_norm ? "_and_norm" : ""));
+  constexpr float kEps = 1e-2f;
   constexpr int64_t kExperts = 19, kDim = 24;
   constexpr int kUsed = 3;
   const Matrix w(c, quant::Type::F32, kExperts, kDim);
@@ -253,9 +317,12 @@ void router(Device& device, OpCases& cases, bool with_biases) {
   const auto ids = c.grid<int32_t>(kBucket, kUsed);
   const auto weights = c.grid<float>(kBucket, kUsed);
   const auto logits = c.grid<float>(kBucket, kExperts);
+  const auto gain = c.grid<float>(1, kDim);
+  const auto normed = c.grid<float>(kBucket, kDim);
   c.fill = [=](Random& random) {
     w.fill(random);
     x->fill_normal(random, 0.3);
+    gain->fill_normal(random);
     if (bias) bias->fill_normal(random), selection_bias->fill_normal(random, 0.1);
     live->at(0, 0) = kLive;
   };
@@ -265,21 +332,38 @@ void router(Device& device, OpCases& cases, bool with_biases) {
     if (bias) op.bias = *bias, op.selection_bias = *selection_bias;
     op.params = {.n_experts = kExperts, .n_used = kUsed, .gating = kernels::Gating::kSoftmax,
                  .normalize = !with_biases, .scale = 0, .n_groups = 0, .n_groups_used = 0};
+    if (with_norm) {
+      op.gain = *gain;
+      op.normed = *normed;
+      op.eps = kEps;
+    }
     s.enqueue(op);
   };
   c.expect = [=] {
     std::vector<Want> wants;
     const std::vector<float> values = w.values();
     for (int64_t r = 0; r < kLive; r++) {
+      std::vector<double> input(x->row(r), x->row(r) + kDim);
+      if (with_norm) {
+        ref::rms_norm(x->row(r), gain->row(0), input.data(), kDim, double{kEps});
+        want_row(wants, normed->row(r), input, 16);
+      }
       std::vector<double> row;
       double size = 0;
       for (int64_t e = 0; e < kExperts; e++) {
         const float* we = values.data() + e * kDim;
-        row.push_back(ref::dot(we, x->row(r), kDim) + (bias ? double{bias->at(0, e)} : 0.0));
-        size = std::max(size, product_size(we, x->row(r), kDim) + std::abs(row.back()));
+        double logit = bias ? bias->at(0, e) : 0, terms = 0;
+        for (int64_t i = 0; i < kDim; i++) {
+          const double term = double{we[i]} * input[static_cast<size_t>(i)];
+          logit += term;
+          terms += std::abs(term);
+        }
+        row.push_back(logit);
+        size = std::max(size, terms + std::abs(logit));
       }
-      const double off = kDim * kRounding * size;
-      want_row_within(wants, logits->row(r), row, off);
+      const double off = (with_norm ? 2 : 1) * kDim * kRounding * size;
+      if (with_norm) want_scratch(wants, logits->row(r), kExperts);
+      else want_row_within(wants, logits->row(r), row, off);
       std::vector<int> chosen;
       std::vector<double> chosen_weights;
       route_row(row, selection_bias ? selection_bias->row(0) : nullptr, kUsed, !with_biases, chosen, chosen_weights);
@@ -337,12 +421,17 @@ void add_basic_cases(Device& device, OpCases& cases) {
   mat_mul(device, cases, {"_q4_k_bias_accumulate", Type::Q4_K, true, true, 13, 256, kBucket, kLive});
   mat_mul(device, cases, {"_many_tokens", Type::Q8_0, false, false, 21, 64, 140, 131});
   mat_mul(device, cases, {"_many_tokens_bias", Type::F32, true, true, 21, 20, 140, 131});
+  project(device, cases, {"", quant::Type::F32, {11}, true, false});
+  project(device, cases, {"_without_norm", quant::Type::Q8_0, {5, 9}, false, true});
+  project(device, cases, {"_of_four", quant::Type::Q8_0, {7, 3, 1, 6}, true, true});
   silu_mul(device, cases);
   add_gated(device, cases, true);
   add_gated(device, cases, false);
   gather_rows(device, cases);
-  router(device, cases, false);
-  router(device, cases, true);
+  router(device, cases, false, false);
+  router(device, cases, true, false);
+  router(device, cases, false, true);
+  router(device, cases, true, true);
   combine(device, cases);
 }
 
@@ -352,6 +441,7 @@ OpCases all_op_cases(Device& device) {
   add_attention_cases(device, cases);
   add_recurrent_cases(device, cases);
   add_expert_cases(device, cases);
+  add_share_cases(device, cases);
   return cases;
 }
 

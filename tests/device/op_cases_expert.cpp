@@ -19,6 +19,7 @@ constexpr int64_t kBucket = 7, kLive = 5;
 constexpr int64_t kUsed = 3, kExperts = 6, kSlots = 4;
 // Slots in another order than the experts; two experts are in none.
 constexpr int32_t kSlotOf[kExperts] = {2, -1, 0, 3, -1, 1};
+constexpr int64_t kLinkedExpert = 4;  // of those in none, the one that is linked where one is
 
 struct ExpertForm {
   const char* name;
@@ -26,6 +27,8 @@ struct ExpertForm {
   int64_t dim, ffn;
   bool extras;  // biases and scales
   ExpertFormula formula;
+  bool linked = false;
+  bool summed = false;
 };
 
 // A value in doubles and the size of the terms it was summed from, to which rounding errors are relative.
@@ -133,6 +136,10 @@ void expert_ffn(Device& device, OpCases& cases, const ExpertForm& form) {
   const auto stride = static_cast<int64_t>(bytes.blob().bytes) + 64;
   const auto slots = c.packed<uint8_t>(kSlots, stride);
   const auto offsets = c.grid<int64_t>(1, kSlots);
+  const auto elsewhere = c.packed<uint8_t>(1, stride), linked = c.packed<uint8_t>(1, stride);
+  const auto memories = std::make_shared<std::vector<const device::Memory*>>(
+      std::vector<const device::Memory*>{elsewhere->memory(), linked->memory()});
+  const auto linked_at = c.grid<int64_t>(1, kExperts);
   const auto x = c.grid<float>(kBucket, form.dim);
   const auto ids = c.grid<int32_t>(kBucket, kUsed);
   const auto slot_of = c.grid<int32_t>(1, kExperts);
@@ -141,7 +148,11 @@ void expert_ffn(Device& device, OpCases& cases, const ExpertForm& form) {
   const auto hidden = c.grid<float>(kBucket * kUsed, form.ffn);
   const auto groups = c.packed<int32_t>(1, device::expert_group_ints(kBucket * kUsed, kExperts));
   const auto y = c.grid<float>(kBucket * kUsed, form.dim);
+  const auto weights = c.grid<float>(kBucket, kUsed);
+  const auto sum = c.grid<float>(kBucket, form.dim);
   c.fill = [=](Random& random) {
+    weights->fill_normal(random);
+    sum->fill_normal(random);
     for (int64_t s = 0; s < kSlots; s++) {
       bytes.fill(slots->row(s), random);
       offsets->at(0, s) = s * stride;
@@ -149,29 +160,104 @@ void expert_ffn(Device& device, OpCases& cases, const ExpertForm& form) {
     x->fill_normal(random, 0.3);
     fill_routing(*ids, *slot_of, random);
     live->at(0, 0) = kLive;
+    if (!form.linked) return;
+    bytes.fill(linked->row(0) + 64, random);
+    linked_at->set_row(0, std::vector<int64_t>(kExperts, 0));
+    linked_at->at(0, kLinkedExpert) = reinterpret_cast<int64_t>(linked->row(0) + 64);
+    slot_of->at(0, kLinkedExpert) = device::kLinkedPlace;
   };
   c.enqueue = [=](device::Stream& s) {
-    s.enqueue(device::ExpertFfn{.x = *x, .ids = *ids, .live = *live, .slot_of = *slot_of,
-                                .slots = {slots->memory(), *offsets}, .blob = bytes.blob(), .formula = form.formula,
-                                .inputs = *inputs, .hidden = *hidden, .groups = *groups, .y = *y});
+    device::ExpertSlots places{slots->memory(), *offsets};
+    if (form.linked) {
+      places.linked = *memories;
+      places.linked_at = *linked_at;
+    }
+    device::ExpertFfn op{.x = *x, .ids = *ids, .live = *live, .slot_of = *slot_of,
+                         .slots = places, .blob = bytes.blob(), .formula = form.formula,
+                         .inputs = *inputs, .hidden = *hidden, .groups = *groups, .y = *y};
+    if (form.summed) {
+      op.weights = *weights;
+      op.sum = *sum;
+    }
+    s.enqueue(op);
   };
   c.expect = [=] {
     std::vector<Want> wants;
     const double roundings = 16 + static_cast<double>(form.dim + form.ffn) / 4;
+    std::vector<Sum> sums;
+    for (int64_t i = 0; i < kLive * form.dim; i++) {
+      const float own = sum->at(i / form.dim, i % form.dim);
+      sums.push_back({own, std::abs(double{own})});
+    }
     for (int64_t p = 0; p < kLive * kUsed; p++) {
-      const int32_t slot = kSlotOf[ids->at(p / kUsed, p % kUsed)];
+      const int32_t slot = slot_of->at(0, ids->at(p / kUsed, p % kUsed));
       if (slot < 0) continue;
-      const std::vector<Sum> out = bytes.output(slots->row(slot), x->row(p / kUsed));
+      const uint8_t* at = slot == device::kLinkedPlace ? linked->row(0) + 64 : slots->row(slot);
+      const std::vector<Sum> out = bytes.output(at, x->row(p / kUsed));
+      const double weight = weights->at(p / kUsed, p % kUsed);
       for (int64_t i = 0; i < form.dim; i++) {
-        const Sum& sum = out[static_cast<size_t>(i)];
-        wants.push_back({y->row(p) + i, sum.value, roundings * kRounding * sum.size});
+        const Sum& of_pair = out[static_cast<size_t>(i)];
+        Sum& total = sums[static_cast<size_t>(p / kUsed * form.dim + i)];
+        total = {total.value + weight * of_pair.value, total.size + std::abs(weight) * of_pair.size};
+        if (!form.summed) wants.push_back({y->row(p) + i, of_pair.value, roundings * kRounding * of_pair.size});
       }
     }
+    for (int64_t i = 0; form.summed && i < kLive * form.dim; i++) {
+      const Sum& total = sums[static_cast<size_t>(i)];
+      wants.push_back({sum->row(i / form.dim) + i % form.dim, total.value, (roundings + 8) * kRounding * total.size});
+    }
+    for (int64_t p = 0; form.summed && p < kBucket * kUsed; p++) want_scratch(wants, y->row(p), form.dim);
     for (int64_t p = 0; p < kBucket * kUsed; p++) {
       want_scratch(wants, inputs->row(p), inputs->cols());
       want_scratch(wants, hidden->row(p), form.ffn);
     }
     want_scratch(wants, groups->row(0), groups->cols());
+    return wants;
+  };
+}
+
+// Rows of pairs that were computed elsewhere stand in memory of their own.
+void combine_with_arrivals(Device& device, OpCases& cases) {
+  OpCase& c = add_case<device::Combine>(device, cases, "_with_arrivals");
+  constexpr int64_t kDim = 33;
+  const auto rows = c.grid<float>(kBucket * kUsed, kDim);
+  const auto arrived = c.grid<float>(kBucket * kUsed, kDim);
+  const auto weights = c.grid<float>(kBucket, kUsed);
+  const auto ids = c.grid<int32_t>(kBucket, kUsed);
+  const auto slot_of = c.grid<int32_t>(1, kExperts);
+  const auto live = c.count_grid();
+  const auto x = c.grid<float>(kBucket, kDim);
+  c.fill = [=](Random& random) {
+    fill_routing(*ids, *slot_of, random);
+    weights->fill_normal(random);
+    x->fill_normal(random);
+    live->at(0, 0) = kLive;
+    for (int64_t p = 0; p < kBucket * kUsed; p++) {
+      // Neither may be read where the other is wanted.
+      const bool here = p < kLive * kUsed && kSlotOf[ids->at(p / kUsed, p % kUsed)] >= 0;
+      for (int64_t i = 0; i < kDim; i++) {
+        const auto value = static_cast<float>(random.normal());
+        rows->at(p, i) = here ? value : NAN;
+        arrived->at(p, i) = here ? NAN : value;
+      }
+    }
+  };
+  c.enqueue = [=](device::Stream& s) {
+    s.enqueue(device::Combine{.rows = *rows, .weights = *weights, .ids = *ids, .live = *live, .x = *x,
+                              .arrived = *arrived, .slot_of = *slot_of});
+  };
+  c.expect = [=] {
+    std::vector<Want> wants;
+    for (int64_t r = 0; r < kLive; r++) {
+      for (int64_t i = 0; i < kDim; i++) {
+        float total = 0;
+        for (int64_t j = 0; j < kUsed; j++) {
+          const Grid<float>& from = kSlotOf[ids->at(r, j)] >= 0 ? *rows : *arrived;
+          total += weights->at(r, j) * from.at(r * kUsed + j, i);
+        }
+        wants.push_back({&x->at(r, i), double{x->at(r, i) + total}});
+      }
+    }
     return wants;
   };
 }
@@ -211,7 +297,16 @@ void add_expert_cases(Device& device, OpCases& cases) {
   expert_ffn(device, cases, {"_f32", Type::F32, 36, 70, false, {}});
   expert_ffn(device, cases, {"_q8_0_extras", Type::Q8_0, 64, 96, true, {}});
   expert_ffn(device, cases, {"_mxfp4_clamped", Type::MXFP4, 64, 32, true, clamped});
+  expert_ffn(device, cases, {"_sum", Type::Q8_0, 64, 96, true, {}, false, true});
+  combine_with_arrivals(device, cases);
   merge_expert_rows(device, cases);
+}
+
+void add_linked_cases(Device& device, OpCases& cases) {
+  using quant::Type;
+  expert_ffn(device, cases, {"_linked", Type::F32, 36, 70, false, {}, true});
+  expert_ffn(device, cases, {"_linked_q4_k", Type::Q4_K, 256, 256, true, {}, true});
+  add_fetch_cases(device, cases);
 }
 
 }  // namespace strata::test

@@ -82,12 +82,13 @@ TEST_F(Streaming, ALoanLastsWhilePromptsDo) {
   EXPECT_EQ(counted(Counter::kCacheLoans), 2);
 }
 
-TEST_F(Streaming, AutoIsFourRowsAnExpert) {
-  EngineConfig automatic = config();
+TEST_F(Streaming, AutoIsTwelveRowsAnExpert) {
+  EngineConfig automatic = roomy();
   automatic.stream_rows.reset();
-  open(automatic);
-  EXPECT_FALSE(streams(15));
-  EXPECT_TRUE(streams(16)) << "of 8 experts 2 are used";
+  automatic.chunk = 48;
+  open(lending(automatic, golden_));
+  EXPECT_FALSE(streams(47));
+  EXPECT_TRUE(streams(48)) << "of 8 experts 2 are used";
 }
 
 TEST_F(Streaming, AnAnswerNeverStreams) {

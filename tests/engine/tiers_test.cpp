@@ -82,12 +82,15 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
         config.experts = row.place;
         if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;
         config.adapt_every = 1;
+        config.pcie_frac = 0.5;
         if (on_sim) config = lending(config, m.golden);
         SCOPED_TRACE(format("{}, {} on {}", cut_name(cut), row.name, config.device));
         const std::vector<float> found = bits_of(m, config, cut);
         ASSERT_EQ(found.size(), expected.size());
         EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
         expect_tiers_were_asked(row, on_sim);
+        if (cut != Cut::kBatchOfThree) continue;  // all others stream
+        EXPECT_EQ(stats_.get(Counter::kLinkedRows) > 0, on_sim && row.place == ExpertPlace::kArena);
       }
     }
   }

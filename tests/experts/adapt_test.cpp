@@ -69,11 +69,30 @@ TEST(Adapt, TheAdvantageHasToBeLarge) {
 TEST(Adapt, UsesFadeWithTheRowsThatPass) {
   UseCounts uses({"m", 1, 2}, 8);
   use(uses, {0, 1}, 4, true);
+  EXPECT_DOUBLE_EQ(uses.count({0, 1}), 4);
+  uses.fade(0);
+  EXPECT_DOUBLE_EQ(uses.count({0, 1}), 4);
   uses.fade(8);
   EXPECT_DOUBLE_EQ(uses.count({0, 1}), 2);
   uses.fade(2);
   uses.fade(6);
   EXPECT_DOUBLE_EQ(uses.count({0, 1}), 1);
+}
+
+// The same uses leave the same counts in one period as in many.
+TEST(Adapt, ALongPeriodCountsAsManyShortOnes) {
+  UseCounts whole({"m", 1, 2}, 64), cut({"m", 1, 2}, 64);
+  use(whole, {0, 0}, 1024, true);
+  use(whole, {0, 1}, 512, true);
+  whole.fade(2048);
+  for (int i = 0; i < 512; i++) {
+    use(cut, {0, 0}, 2, true);
+    use(cut, {0, 1}, 1, true);
+    cut.fade(4);
+  }
+  EXPECT_NEAR(whole.count({0, 0}), cut.count({0, 0}), 1e-6 * cut.count({0, 0}));
+  EXPECT_GT(whole.count({0, 0}), 40) << "half of the rows used it";
+  EXPECT_NEAR(whole.count({0, 0}), 2 * whole.count({0, 1}), 1e-9);
 }
 
 TEST(Adapt, AProfileCountsUntilItFades) {

@@ -124,23 +124,23 @@ TEST_F(ArenaLocking, AnArenaThatEndsUnderACopyIsFound) {
 }
 
 TEST_F(ArenaLocking, PromptsStreamStraightOutOfIt) {
-  const ExpertSpec spec{.n_layers = 2, .dim = 36, .ffn = 40, .n_experts = 6, .biases = true};
+  const ExpertSpec spec{.n_layers = 2, .dim = 64, .ffn = 64, .n_experts = 6};
   const ExpertModel model(spec, random_parts(spec, 5));
   const CachedInputs in(spec, 8, 2, 9);
   CachedRig host(model, {});
   const std::vector<float> expected = host.run(in.routing, in.x, in.y);
   auto source = ArenaSource::create(*model.model, model.layout, host_, host_.compute().pool(), stats_).value();
-  CachedRig rig(model, {.where = Where::kSim, .slots = 4, .ring_places = 3}, source.get());
+  CachedRig rig(model, {.where = Where::kSim, .slots = 4, .ring_places = 8}, source.get());
   source->page_lock(rig.device(), clock_);
   const uint64_t copies = rig.machine().faults().visited(device::sim::FaultPoint::kCopy);
   EXPECT_TRUE(same_bits(rig.stream(in.routing, in.x, in.y), expected));
   const uint64_t locked = rig.machine().faults().visited(device::sim::FaultPoint::kCopy) - copies;
-  // Through pinned buffers each blob is packed and copied as one; straight out of the arena each part is a copy.
-  CachedRig pageable(model, {.where = Where::kSim, .slots = 4, .ring_places = 3});
+  // Through pinned buffers each blob is copied by itself; straight out of the arena neighbours are copied together.
+  CachedRig pageable(model, {.where = Where::kSim, .slots = 4, .ring_places = 8});
   const uint64_t before = pageable.machine().faults().visited(device::sim::FaultPoint::kCopy);
   EXPECT_TRUE(same_bits(pageable.stream(in.routing, in.x, in.y), expected));
   const uint64_t packed = pageable.machine().faults().visited(device::sim::FaultPoint::kCopy) - before;
-  EXPECT_EQ(locked - packed, (12 - 4) * (model.layout.layer(0).parts.size() - 1));
+  EXPECT_LT(locked, packed);
   source.reset();  // its locks are the device's
 }
 

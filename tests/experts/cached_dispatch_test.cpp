@@ -1,7 +1,10 @@
 // Experts of a device's cache and experts of host memory together give the bits of the host alone, whichever are
 // cached, on a device that host code can read and on one that it cannot.
+#include "base/format.h"
+#include "experts/cached_dispatch.h"
 #include "experts/cached_rig.h"
 #include "experts/counting_source.h"
+#include "experts/link_share.h"
 
 namespace strata::test {
 namespace {
@@ -93,6 +96,58 @@ TEST_P(CachedDispatch, ManyRowsAndSeveralThreads) {
                           {150, 65, 2});
 }
 
+// The device reads its share of the missing experts where they lie in the host's memory, and the CPU computes the rest:
+// the same bits whatever the share, and together they are all that the cache lacks.
+TEST(LinkedExperts, HaveTheBitsOfTheHost) {
+  const ExpertSpec spec{.n_layers = 3, .dim = 36, .ffn = 70, .n_experts = 8, .biases = true};
+  const ExpertModel model(spec, random_parts(spec, 5));
+  CachedRig host(model, {.max_rows = 20, .k = 3});
+  for (const int64_t slots : {0, 6}) {
+    for (const double fraction : {0.0, 0.4, 1.0}) {
+      for (const uint64_t sim_seed : {1, 2, 3}) {
+        CachedRig rig(model, {.where = Where::kSim,
+                              .max_rows = 20,
+                              .k = 3,
+                              .slots = slots,
+                              .link_shares = experts::link_shares(spec.n_experts, {}, fraction),
+                              .sim_spec = format("sim:64MiB/seed={}", sim_seed)});
+        int64_t pairs = 0, hits = 0;
+        uint64_t seed = 1;
+        for (const int64_t rows : {1, 20, 5, 1}) {
+          const CachedInputs in(spec, rows, 3, seed++);
+          EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), host.run(in.routing, in.x, in.y)))
+              << slots << " slots, " << fraction << " linked, " << rows << " rows";
+          pairs += rows * 3 * spec.n_layers;
+          hits += hits_of(spec, in.routing, rig.cache.get());
+        }
+        const int64_t linked = rig.stats.get(Counter::kLinkedRows);
+        EXPECT_EQ(rig.stats.get(Counter::kCacheHits), hits);
+        EXPECT_EQ(linked + rig.stats.get(Counter::kExpertRows), pairs - hits);
+        EXPECT_EQ(linked > 0, fraction > 0);
+        EXPECT_EQ(linked < pairs - hits, fraction < 1);
+        EXPECT_EQ(rig.stats.get(Counter::kLinkedBytes),
+                  rig.stats.get(Counter::kLinkedExperts) * static_cast<int64_t>(model.layout.layer(0).blob_bytes()));
+      }
+    }
+  }
+}
+
+// Where nothing is page-locked, the CPU computes what would be linked.
+TEST(LinkedExperts, PageableOnesAreComputedByTheCpu) {
+  const ExpertSpec spec{.n_layers = 2, .dim = 36, .ffn = 70, .n_experts = 8};
+  const ExpertModel model(spec, random_parts(spec, 5));
+  const CachedInputs in(spec, 8, 2, 9);
+  CachedRig host(model, {});
+  Stats stats;
+  const auto source = make_mapped_source(*model.model, model.layout, stats).value();
+  CachedRig rig(model,
+                {.where = Where::kSim, .slots = 4, .link_shares = experts::link_shares(spec.n_experts, {}, 1.0)},
+                source.get());
+  EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), host.run(in.routing, in.x, in.y)));
+  EXPECT_EQ(rig.stats.get(Counter::kLinkedRows), 0);
+  EXPECT_GT(rig.stats.get(Counter::kExpertRows), 0);
+}
+
 // A loan moves experts to the host between two steps, and back; graphs captured before stay right.
 TEST_P(CachedDispatch, LoansBetweenSteps) {
   const ExpertSpec spec{.n_layers = 2, .dim = 36, .ffn = 70, .n_experts = 4};
@@ -156,11 +211,15 @@ TEST_P(CachedDispatch, TakesTheMemoryItSays) {
           std::move(plan))
           .value();
   const uint64_t before = devices.device().used_bytes();
-  const experts::DispatchLimits limits{.max_rows = 9, .n_used = 2, .n_experts = 4, .dim = 36, .ffn = 40};
+  const auto blob_bytes = static_cast<int64_t>(model.layout.largest_blob_bytes());
+  const experts::DispatchLimits limits{
+      .max_rows = 9, .n_used = 2, .n_experts = 4, .n_layers = 1, .blob_bytes = blob_bytes, .dim = 36, .ffn = 40};
   const auto dispatch =
       Dispatch::create({devices.device(), devices.host().compute(), *source, model.layout, limits, stats, cache.get()})
           .value();
-  const experts::DispatchBytes bytes = Dispatch::bytes_needed(limits, false);
+  const experts::DispatchBytes bytes = experts::cached_dispatch_bytes(limits);
+  EXPECT_LE(bytes.device, Dispatch::bytes_needed(limits, false).device);
+  EXPECT_LE(bytes.host, Dispatch::bytes_needed(limits, false).host);
   const bool host = GetParam() == Where::kHost;  // there both kinds count
   EXPECT_EQ(devices.device().used_bytes() - before, host ? bytes.total() : bytes.device);
 }

@@ -17,6 +17,9 @@ CachedRig::CachedRig(const ExpertModel& model, const CachedOptions& options, exp
   if (source_ == nullptr) {
     device::host::HostDevice& host = devices_.host();
     arena_ = experts::ArenaSource::create(*model.model, model.layout, host, host.compute().pool(), stats).value();
+    if (!options.link_shares.empty()) {
+      arena_->page_lock(devices_.device(), real_clock());
+    }
     source_ = arena_.get();
   }
   device::Device& device = devices_.device();
@@ -31,7 +34,8 @@ CachedRig::CachedRig(const ExpertModel& model, const CachedOptions& options, exp
                                 .limits = limits(),
                                 .stats = stats,
                                 .cache = cache.get(),
-                                .ring = ring_})
+                                .ring = ring_,
+                                .link_shares = options_.link_shares})
                   .value();
   ids_ = buffer(options.max_rows * options.k);
   weights_ = buffer(options.max_rows * options.k);
@@ -73,6 +77,8 @@ experts::DispatchLimits CachedRig::limits() const {
   return {.max_rows = options_.max_rows,
           .n_used = options_.k,
           .n_experts = model_.spec.n_experts,
+          .n_layers = model_.spec.n_layers,
+          .blob_bytes = static_cast<int64_t>(model_.layout.largest_blob_bytes()),
           .dim = model_.spec.dim,
           .ffn = model_.spec.ffn};
 }
@@ -110,7 +116,7 @@ Status CachedRig::finish() {
   Status status = stream_->synchronize();
   stream_->reset();
   if (dispatch_->streamed() == nullptr) return status;
-  Status copied = dispatch_->streamed()->finish();
+  Status copied = dispatch_->streamed()->end_step();
   return status.ok() ? copied : status;
 }
 

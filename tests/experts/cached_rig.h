@@ -22,6 +22,8 @@ struct CachedOptions {
   int threads = 1;
   experts::ExpertFormula formula = {};
   int64_t ring_places = 0;  // what the ring has room for; 0: no ring
+  // Of m missing experts, how many the device reads out of the arena, which is page-locked then; empty: none.
+  std::vector<int32_t> link_shares = {};
   bool borrows = false;     // the ring lies in slots that the cache lends for each step that streams
   std::string sim_spec = "sim:64MiB/seed=5";
 };
@@ -76,7 +78,7 @@ class CachedRig {
   Stats stats;
 
  private:
-  std::unique_ptr<experts::ExpertSource> arena_;
+  std::unique_ptr<experts::ArenaSource> arena_;
   experts::ExpertSource* source_;
   std::unique_ptr<device::Stream> stream_;
 

@@ -90,6 +90,26 @@ TEST(Prediction, ADeviceComputesItsExpertsBesideTheCpu) {
   EXPECT_EQ(out.bound, Bound::kDevice);
 }
 
+TEST(Prediction, ADeviceReadsItsShareOverTheLink) {
+  Case c;
+  c.parts = {{.device = "sim:0", .last_layer = 2, .budget_bytes = kMiB}};
+  c.options = {.source = SourceKind::kArena, .cache_slots = 8};  // half of the experts
+  c.ram_bytes = kMiB;
+  c.rates.links = {0.25e6};  // a third of what the CPU computes
+  c.rates.layer_s = 1e-3;
+  c.rates.task_s = 2e-3;
+  DecodePrediction out = c.predict();
+  EXPECT_NEAR(out.link_bytes, 2 * kBlob / 4, 1e-9);
+  EXPECT_NEAR(out.ram_bytes, 2 * kBlob * 3 / 4, 1e-9);
+  const double layers_s = 2 * (1e-3 + 2e-3);
+  EXPECT_NEAR(1 / out.tokens_per_s, 10000 / 4e6 + 2 * kBlob / (1e6 * kProductShare + 0.25e6) + layers_s, 1e-9);
+  // Of a source whose bytes move, the CPU computes all; and without any the host has no part.
+  c.options.source = SourceKind::kMapped;
+  EXPECT_DOUBLE_EQ(c.predict().link_bytes, 0);
+  c.options = {.source = SourceKind::kArena};
+  EXPECT_NEAR(1 / c.predict().tokens_per_s, (10000 + 4 * kBlob) / 4e6 + 2 * 1e-3, 1e-9);
+}
+
 TEST(Prediction, PartsComputeOneAfterTheOther) {
   Case c;
   c.parts = {{.device = "sim:0", .last_layer = 1, .budget_bytes = kMiB},

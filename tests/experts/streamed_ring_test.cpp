@@ -39,11 +39,11 @@ TEST(StreamedRing, BanksShrinkAndThenBecomeFewer) {
   EXPECT_EQ(RingPlan().bytes(), 0u);
 }
 
-// Five experts of 17 MiB: a quarter of them, two, would be more than it takes to fill a link.
+// Five experts of 34 MiB: a quarter of them, two, would be more than it takes to fill a link.
 TEST(StreamedRing, BanksOfLargeExpertsAreBoundedInBytes) {
-  const ExpertModel model({.dim = 1024, .ffn = 1456, .n_experts = 5}, [](auto, auto, auto&) {});
+  const ExpertModel model({.dim = 1024, .ffn = 2912, .n_experts = 5}, [](auto, auto, auto&) {});
   const RingPlan ring = RingPlan::make(model.layout, UINT64_MAX);
-  EXPECT_EQ(ring, (RingPlan{4, 1, 3 * 1024 * 1456 * 4}));
+  EXPECT_EQ(ring, (RingPlan{4, 1, 3 * 1024 * 2912 * 4}));
   EXPECT_LT(ring.place_bytes, RingPlan::kBankBytes);
   EXPECT_GT(2 * ring.place_bytes, RingPlan::kBankBytes);
 }
@@ -61,10 +61,10 @@ TEST(StreamedRing, PlacesTakeTheLargestBlobAndLieSideBySide) {
 }
 
 TEST(StreamedRing, AutoStreamsFromFourRowsAnExpert) {
-  EXPECT_EQ(experts::auto_stream_rows(8, 2), 16);
-  EXPECT_EQ(experts::auto_stream_rows(128, 8), 64);
-  EXPECT_EQ(experts::auto_stream_rows(512, 10), 205);
-  EXPECT_EQ(experts::auto_stream_rows(1, 1), 4);
+  EXPECT_EQ(experts::auto_stream_rows(8, 2), 48);
+  EXPECT_EQ(experts::auto_stream_rows(128, 8), 192);
+  EXPECT_EQ(experts::auto_stream_rows(512, 10), 615);
+  EXPECT_EQ(experts::auto_stream_rows(1, 1), 12);
 }
 
 RC_GTEST_PROP(StreamedRingProperty, KeepsItsBudgetAndGrowsWithIt, ()) {

@@ -1,7 +1,7 @@
 // Times operations with the kernels of a GPU, each as nodes of one graph that goes through more weights than the
 // second-level cache holds. Prints microseconds a node, gigabytes a second of weights (or teraflops), and what part
-// of the bandwidth it is that a large copy reaches on the same device: `kernels_bench [copy GB/s]`, by default 4300,
-// as measured on an H200.
+// of the bandwidth it is that a large copy reaches on the same device: `kernels_bench [copy GB/s [layers]]`, by default
+// 4300, as measured on an H200; `layers` leaves out all but the operations of a model's layers.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "device/cuda/cuda_ops.h"
@@ -196,13 +197,30 @@ void bench_experts(Bench& bench, quant::Type gate, quant::Type down, int64_t tok
   const int64_t pairs = tokens * kUsed;
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * 4; };
   const Block x(floats(tokens * kDim)), inputs(floats(pairs * kDim)), hidden(floats(pairs * kFfn)),
-      groups(floats(device::expert_group_ints(pairs, kExperts))), y(floats(pairs * kDim));
+      groups(floats(device::expert_group_ints(pairs, kExperts))), y(floats(pairs * kDim)), gain(floats(kDim)),
+      normed(floats(tokens * kDim)), router(floats(kLayers * kExperts * kDim)), logits(floats(tokens * kExperts)),
+      routed(floats(pairs)), weights(floats(pairs));
   x.set(normals(static_cast<size_t>(tokens * kDim), random));
+  gain.set(normals(kDim, random));
+  router.set(normals(size_t{kLayers} * kExperts * kDim, random));
   device::ExpertFormula formula;
   formula.round_activations = true;
   const auto all_slots = table.view<int32_t>(1, kLayers * kExperts);
-  const double us = bench.time(kLayers * 4, [&](int i) {
-    run(device::ExpertFfn{.x = x.view<float>(tokens, kDim),
+  const auto route = [&](int i) {
+    device::Router op{.w = {&router.memory(), size_t{kExperts} * kDim * 4 * static_cast<size_t>(i % kLayers),
+                            quant::Type::F32, kExperts, kDim, kDim * 4},
+                      .x = x.view<float>(tokens, kDim), .bias = {}, .selection_bias = {},
+                      .live = live.view<int32_t>(1, 1), .ids = routed.view<int32_t>(tokens, kUsed),
+                      .weights = weights.view<float>(tokens, kUsed), .logits = logits.view<float>(tokens, kExperts)};
+    op.params = {.n_experts = kExperts, .n_used = kUsed, .gating = kernels::Gating::kSoftmax, .normalize = true,
+                 .scale = 0, .n_groups = 0, .n_groups_used = 0};
+    op.gain = gain.view<float>(1, kDim);
+    op.normed = normed.view<float>(tokens, kDim);
+    op.eps = 1e-6f;
+    run(op, bench.context());
+  };
+  const auto compute = [&](int i) {
+    run(device::ExpertFfn{.x = normed.view<float>(tokens, kDim),
                           .ids = chosen.view<int32_t>(tokens, kUsed),
                           .live = live.view<int32_t>(1, 1),
                           .slot_of = all_slots.columns(i % kLayers * kExperts, kExperts),
@@ -212,13 +230,23 @@ void bench_experts(Bench& bench, quant::Type gate, quant::Type down, int64_t tok
                           .inputs = inputs.view<float>(pairs, kDim),
                           .hidden = hidden.view<float>(pairs, kFfn),
                           .groups = groups.view<int32_t>(1, device::expert_group_ints(pairs, kExperts)),
-                          .y = y.view<float>(pairs, kDim)},
+                          .y = y.view<float>(pairs, kDim),
+                          .weights = weights.view<float>(tokens, kUsed),
+                          .sum = x.view<float>(tokens, kDim)},
         bench.context());
-  });
-  char what[96];
-  std::snprintf(what, sizeof what, "experts %s/%s, %ld rows", quant::info(gate).name, quant::info(down).name,
-                static_cast<long>(tokens));
-  bench.print(what, us, n_used * static_cast<double>(end), 6.0 * static_cast<double>(kDim * kFfn * pairs));
+  };
+  const auto print = [&](const char* of, double us) {
+    char what[96];
+    std::snprintf(what, sizeof what, "%s %s/%s, %ld rows", of, quant::info(gate).name, quant::info(down).name,
+                  static_cast<long>(tokens));
+    bench.print(what, us, n_used * static_cast<double>(end), 6.0 * static_cast<double>(kDim * kFfn * pairs));
+  };
+  print("norm and router before", bench.time(kLayers * 4, route));
+  print("experts", bench.time(kLayers * 4, compute));
+  print("both,", bench.time(kLayers * 4, [&](int i) {
+    route(i);
+    compute(i);
+  }));
 }
 
 // One layer of 32 query and 4 KV heads of 128; every row is of one sequence and sees what is before it.
@@ -265,6 +293,97 @@ void bench_attention(Bench& bench, kernels::KvType type, int64_t tokens, int64_t
   const double seen = static_cast<double>(tokens) * (static_cast<double>(context_tokens) -
                                                      (static_cast<double>(tokens) - 1) / 2);
   bench.print(what, us, 2.0 * static_cast<double>(cache_bytes), 4.0 * kHeads * kDim * seen);
+}
+
+// What stands in front of the experts in the layers of a model 2048 wide with 32 query and 4 key heads of 128 and Q8_0
+// projections: norm and projections, append and attention, output projection. Each with and without the others.
+void bench_attention_half(Bench& bench, int64_t tokens, int64_t context_tokens) {
+  constexpr int kLayers = 24, kHeads = 32, kKvHeads = 4, kDim = 128, kBlock = 32;
+  constexpr int64_t kWidth = 2048, kQ = kHeads * kDim, kKv = kKvHeads * kDim, kRows = kQ + 2 * kKv;
+  const auto floats = [](int64_t n) { return static_cast<size_t>(n) * 4; };
+  const quant::Type type = quant::Type::Q8_0;
+  const size_t in_bytes = quant::row_bytes(type, kWidth), out_bytes = quant::row_bytes(type, kQ);
+  const size_t layer_bytes = kRows * in_bytes + kWidth * out_bytes;
+  const size_t token_bytes = kernels::kv_bytes(kernels::KvType::kF16, kKv);
+  const size_t cache_bytes = token_bytes * static_cast<size_t>(context_tokens);
+  const Block weights(layer_bytes * kLayers), cache(2 * cache_bytes * kLayers);
+  Random random(6);
+  const auto some = any_weights(type, size_t{1} << 20, random);
+  for (size_t at = 0; at + some.size() <= layer_bytes * kLayers; at += some.size()) weights.set(some, at);
+  const Block x(floats(tokens * kWidth)), gain(floats(kWidth)), normed(floats(tokens * kWidth)),
+      qkv(floats(tokens * kRows)), mixed(floats(tokens * kQ)), cos_sin(floats(tokens * kDim)),
+      arrivals(floats(tokens * kHeads)), table(floats(context_tokens / kBlock)), at(floats(tokens)), of(floats(tokens)),
+      live(4);
+  x.set(normals(static_cast<size_t>(tokens * kWidth), random));
+  gain.set(normals(kWidth, random));
+  qkv.set(normals(static_cast<size_t>(tokens * kRows), random));
+  mixed.set(normals(static_cast<size_t>(tokens * kQ), random));
+  std::vector<int32_t> blocks(static_cast<size_t>(context_tokens / kBlock)), positions;
+  for (size_t i = 0; i < blocks.size(); i++) blocks[i] = static_cast<int32_t>(i);
+  for (int64_t t = 0; t < tokens; t++) positions.push_back(static_cast<int32_t>(context_tokens - tokens + t));
+  table.set(blocks);
+  at.set(positions);
+  live.set(std::vector<int32_t>{static_cast<int32_t>(tokens)});
+  const auto matrix = [&](int layer, size_t offset, int64_t rows, int64_t cols, device::Rounding rounding) {
+    return device::Weight{&weights.memory(), static_cast<size_t>(layer) * layer_bytes + offset, type, rows, cols,
+                          quant::row_bytes(type, static_cast<size_t>(cols)), rounding};
+  };
+  const auto project = [&](int layer) {
+    device::Project op{.x = x.view<float>(tokens, kWidth), .gain = gain.view<float>(1, kWidth),
+                       .live = live.view<int32_t>(1, 1), .normed = normed.view<float>(tokens, kWidth),
+                       .y = qkv.view<float>(tokens, kRows), .eps = 1e-6f};
+    op.parts[0].w = matrix(layer, 0, kQ, kWidth, device::Rounding::kOnce);
+    op.parts[1].w = matrix(layer, kQ * in_bytes, kKv, kWidth, device::Rounding::kOnce);
+    op.parts[2].w = matrix(layer, (kQ + kKv) * in_bytes, kKv, kWidth, device::Rounding::kOnce);
+    run(op, bench.context());
+  };
+  const auto attend = [&](int layer) {
+    std::byte* own = cache.memory().address() + 2 * static_cast<size_t>(layer) * cache_bytes;
+    device::Memory keys(nullptr, device::MemoryKind::kDevice, "keys", own, cache_bytes);
+    device::Memory values(nullptr, device::MemoryKind::kDevice, "values", own + cache_bytes, cache_bytes);
+    device::KvBlocks kv;
+    kv.k = &keys;
+    kv.v = &values;
+    kv.type = kernels::KvType::kF16;
+    kv.block_tokens = kBlock;
+    kv.n_blocks = static_cast<int>(context_tokens / kBlock);
+    kv.n_kv_heads = kKvHeads;
+    kv.key_dim = kv.value_dim = kDim;
+    const auto view = qkv.view<float>(tokens, kRows);
+    run(device::AppendAttend{
+            .append = {.q = view.columns(0, kQ), .k = view.columns(kQ, kKv), .v = view.columns(kQ + kKv, kKv),
+                       .q_norm = gain.view<float>(1, kDim), .k_norm = gain.view<float>(1, kDim),
+                       .cos_sin = cos_sin.view<float>(tokens, kDim),
+                       .rows = {live.view<int32_t>(1, 1), at.view<int32_t>(1, tokens), of.view<int32_t>(1, tokens),
+                                table.view<int32_t>(1, context_tokens / kBlock)},
+                       .kv = kv, .n_heads = kHeads, .q_head_stride = kDim, .interleaved = false, .eps = 1e-6f},
+            .sinks = {},
+            .arrivals = arrivals.view<int32_t>(tokens, kHeads),
+            .y = mixed.view<float>(tokens, kQ),
+            .scale = 0.0884f},
+        bench.context());
+  };
+  const auto output = [&](int layer) {
+    run(device::MatMul{.w = matrix(layer, kRows * in_bytes, kWidth, kQ, device::Rounding::kTwice),
+                       .x = mixed.view<float>(tokens, kQ), .bias = {}, .live = live.view<int32_t>(1, 1),
+                       .y = x.view<float>(tokens, kWidth), .accumulate = true},
+        bench.context());
+  };
+  const auto print = [&](const char* what, double us, size_t bytes) {
+    char line[96];
+    std::snprintf(line, sizeof line, "%s, %ld rows, context %ld", what, static_cast<long>(tokens),
+                  static_cast<long>(context_tokens));
+    bench.print(line, us, static_cast<double>(bytes), 0);
+  };
+  print("projections", bench.time(kLayers, project), kRows * in_bytes);
+  print("append, attend", bench.time(kLayers, attend), 2 * cache_bytes);
+  print("output", bench.time(kLayers, output), kWidth * out_bytes);
+  const double all = bench.time(kLayers, [&](int layer) {
+    project(layer);
+    attend(layer);
+    output(layer);
+  });
+  print("all three", all, layer_bytes + 2 * cache_bytes);
 }
 
 // One layer of a gated delta net: 16 key and 32 value heads of 128.
@@ -327,10 +446,20 @@ void bench_small(Bench& bench) {
   }), 0, 0);
 }
 
-void run_all(double copy_gbps) {
+void run_layers(Bench& bench) {
+  for (const quant::Type type : {quant::Type::Q6_K, quant::Type::Q8_0}) {
+    bench_product(bench, type, 151936, 2048, 1, device::Rounding::kOnce);
+  }
+  for (const int64_t context : {512, 8192, 32768}) bench_attention_half(bench, 1, context);
+  bench_attention_half(bench, 4, 512);
+  bench_attention_half(bench, 8, 2048);
+  for (const int64_t tokens : {1, 4, 8}) bench_experts(bench, quant::Type::Q4_K, quant::Type::Q6_K, tokens);
+  bench_experts(bench, quant::Type::Q8_0, quant::Type::Q8_0, 1);
+}
+
+void run_all(Bench& bench) {
   using device::Rounding;
   using quant::Type;
-  Bench bench(copy_gbps);
   for (const Type type : {Type::Q4_K, Type::Q6_K, Type::Q8_0}) {
     for (const int64_t rows : {2048, 4096, 8192}) {
       for (const int64_t tokens : {1, 4, 8}) bench_product(bench, type, rows, 2048, tokens, Rounding::kOnce);
@@ -357,6 +486,7 @@ void run_all(double copy_gbps) {
   }
   for (const int64_t tokens : {1, 2048}) bench_delta(bench, tokens);
   bench_small(bench);
+  run_layers(bench);
 }
 
 }  // namespace
@@ -368,6 +498,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "skipped: no CUDA device\n");
     return 77;
   }
-  strata::test::run_all(argc > 1 ? std::atof(argv[1]) : 4300);
+  strata::test::Bench bench(argc > 1 ? std::atof(argv[1]) : 4300);
+  if (argc > 2 && argv[2] == std::string_view("layers")) strata::test::run_layers(bench);
+  else strata::test::run_all(bench);
   return 0;
 }

@@ -100,6 +100,89 @@ void add_product_cases(HostDevice& host, OpCases& cases) {
   add_product(host, cases, {Type::Q4_K, Rounding::kOnce, 7000, 256, 1, 1, false, false});
 }
 
+namespace {
+
+struct ProjectForm {
+  std::vector<quant::Type> types;  // of the parts
+  Rounding rounding;
+  int64_t cols;
+  int32_t live;
+};
+
+// Inputs are small powers of two and the norm has no epsilon, so that host and device norm to the same bits and then
+// round to the same codes.
+void add_projection(HostDevice& host, OpCases& cases, const ProjectForm& form) {
+  constexpr int64_t kPartRows = 37;
+  std::string name = "_" + std::to_string(form.live) + "_rows_of_" + std::to_string(form.cols);
+  for (const quant::Type type : form.types) name += std::string("_") + quant::info(type).name;
+  OpCase& c = add_case<device::Project>(host, cases, name);
+  const auto n = static_cast<int64_t>(form.types.size());
+  const auto x = c.grid<float>(form.live, form.cols);
+  const auto gain = c.grid<float>(1, form.cols);
+  std::vector<std::shared_ptr<Grid<uint8_t>>> weights;
+  for (const quant::Type type : form.types) {
+    weights.push_back(
+        c.packed<uint8_t>(kPartRows, static_cast<int64_t>(quant::row_bytes(type, static_cast<size_t>(form.cols)))));
+  }
+  const auto bias = c.grid<float>(1, kPartRows);
+  const auto live = c.count_grid();
+  const auto normed = c.grid<float>(form.live, form.cols);
+  const auto y = c.grid<float>(form.live, n * kPartRows);
+  c.fill = [=](Random& random) {
+    for (int64_t r = 0; r < form.live; r++) {
+      for (int64_t i = 0; i < form.cols; i++) {
+        const float size = random.below(2) == 0 ? 1.0f : 2.0f;
+        x->at(r, i) = random.below(2) == 0 ? size : -size;
+      }
+    }
+    gain->fill_normal(random);
+    bias->fill_normal(random);
+    for (size_t i = 0; i < weights.size(); i++) {
+      const auto bytes = any_weights(form.types[i], static_cast<size_t>(kPartRows * form.cols), random);
+      std::memcpy(weights[i]->row(0), bytes.data(), bytes.size());
+    }
+    live->at(0, 0) = form.live;
+  };
+  c.enqueue = [=](device::Stream& s) {
+    device::Project op{.x = *x, .gain = *gain, .live = *live, .normed = *normed, .y = *y, .eps = 0};
+    for (size_t i = 0; i < weights.size(); i++) {
+      const quant::Type type = form.types[i];
+      const size_t row_bytes = quant::row_bytes(type, static_cast<size_t>(form.cols));
+      op.parts[i].w = {weights[i]->memory(), 0, type, kPartRows, form.cols, row_bytes, form.rounding};
+      if (i == 1) op.parts[i].bias = *bias;
+    }
+    s.enqueue(op);
+  };
+  c.expect = [=, &host, &c] {
+    std::vector<std::vector<float>> values;
+    for (size_t i = 0; i < weights.size(); i++) {
+      values.push_back(
+          decoded_weights(form.types[i], weights[i]->row(0), static_cast<size_t>(kPartRows * form.cols)));
+    }
+    auto wants = wants_of_host(host, c, *y, first_rows(form.live), [&](int64_t, int64_t column) {
+      const float* row = values[static_cast<size_t>(column / kPartRows)].data() + column % kPartRows * form.cols;
+      double size = 3;
+      for (int64_t i = 0; i < form.cols; i++) size += std::abs(2.0 * row[i] * gain->at(0, i));
+      return static_cast<double>(form.cols + 16) * kRounding * size;
+    });
+    for (int64_t r = 0; r < form.live; r++) want_scratch(wants, normed->row(r), form.cols);
+    return wants;
+  };
+}
+
+}  // namespace
+
+void add_projection_cases(HostDevice& host, OpCases& cases) {
+  using quant::Type;
+  for (const int32_t live : {1, 2, 5, 20}) {
+    add_projection(host, cases, {{Type::Q8_0, Type::Q8_0, Type::Q8_0}, Rounding::kOnce, 2048, live});
+    add_projection(host, cases, {{Type::Q4_K, Type::Q4_K, Type::Q6_K}, Rounding::kOnce, 768, live});
+    add_projection(host, cases, {{Type::MXFP4, Type::F16, Type::F16, Type::MXFP4}, Rounding::kNone, 96, live});
+  }
+  add_projection(host, cases, {{Type::Q8_0, Type::Q8_0}, Rounding::kTwice, 288, 3});
+  add_projection(host, cases, {{Type::Q5_K, Type::Q5_K}, Rounding::kOnce, 32768, 1});  // too wide to be normed in place
+}
+
 const Grid<float>* add_rows_case(HostDevice& host, OpCases& cases, quant::Type type, Rounding rounding, int32_t live) {
   return add_product(host, cases, {type, rounding, 67, 768, live, live, false, false}).get();
 }

@@ -73,6 +73,91 @@ void add_prompt_attention_cases(HostDevice& host, OpCases& cases) {
 
 namespace {
 
+struct AppendForm {
+  const char* name;
+  PagedShape shape;
+  int n_heads;
+  int64_t window = 0;
+  // What a value of the cache that is rounded the other way, on the device, may do to an output.
+  double tolerance = 2e-5;
+};
+
+void add_append_attend(HostDevice& host, OpCases& cases, const AppendForm& form) {
+  OpCase& c = add_case<device::AppendAttend>(host, cases, form.name);
+  const PagedShape& shape = form.shape;
+  const Paged paged(c, shape);
+  const int dim = shape.key_dim;
+  const auto q = c.grid<float>(shape.bucket, int64_t{form.n_heads} * dim);
+  const auto k = c.grid<float>(shape.bucket, int64_t{shape.n_kv_heads} * dim);
+  const auto v = c.grid<float>(shape.bucket, int64_t{shape.n_kv_heads} * shape.value_dim);
+  const auto gains = c.grid<float>(2, dim);
+  const auto cos_sin = c.grid<float>(shape.bucket, dim);
+  const auto arrivals = c.grid<int32_t>(shape.bucket, form.n_heads);
+  const auto y = c.grid<float>(shape.bucket, int64_t{form.n_heads} * shape.value_dim);
+  c.fill = [=](Random& random) {
+    paged.fill_map(random);
+    // Two rows continue one sequence, the others are the newest ones of two more and one in the first's past.
+    for (int64_t r = 0; r < shape.live; r++) {
+      paged.slots->at(0, r) = r < 2 ? 0 : static_cast<int32_t>(r % 3);
+      paged.positions->at(0, r) = static_cast<int32_t>(shape.max_position - (r < 2 ? 1 - r : 40 * (r - 2) + 3));
+    }
+    paged.fill_cache(random);
+    for (const auto& grid : {q, k, v, gains}) grid->fill_normal(random);
+    for (int64_t r = 0; r < shape.bucket; r++) {
+      for (int64_t i = 0; i < dim / 2; i++) {
+        const double angle = 6 * random.uniform();
+        cos_sin->at(r, i) = static_cast<float>(std::cos(angle));
+        cos_sin->at(r, dim / 2 + i) = static_cast<float>(std::sin(angle));
+      }
+      std::fill_n(arrivals->row(r), form.n_heads, 0);
+    }
+  };
+  c.enqueue = [=](device::Stream& s) {
+    s.enqueue(device::AppendAttend{
+        .append = {.q = *q, .k = *k, .v = *v, .q_norm = gains->view().slice(0, 1), .k_norm = gains->view().slice(1, 1),
+                   .cos_sin = *cos_sin, .rows = paged.row_map(), .kv = paged.kv(), .n_heads = form.n_heads,
+                   .q_head_stride = dim, .interleaved = false, .eps = 1e-6f},
+        .sinks = {},
+        .arrivals = *arrivals,
+        .y = *y,
+        .window = form.window,
+        .scale = 1 / std::sqrt(static_cast<float>(dim))});
+  };
+  c.expect = [=, &host, &c] {
+    std::vector<int64_t> rows;
+    for (int64_t r = 0; r < shape.live; r++) rows.push_back(r);
+    auto wants = wants_of_host(host, c, *y, rows, [&](int64_t, int64_t) { return form.tolerance; });
+    for (const int64_t r : rows) {
+      want_scratch(wants, q->row(r), q->cols());
+      want_scratch(wants, k->row(r), k->cols());
+      const int64_t token = paged.token_of_row(r);
+      want_scratch(wants, paged.k->row(token), paged.k->cols() / 4);
+      want_scratch(wants, paged.v->row(token), paged.v->cols() / 4);
+    }
+    return wants;
+  };
+}
+
+}  // namespace
+
+void add_append_attend_cases(HostDevice& host, OpCases& cases) {
+  using kernels::KvType;
+  const auto shape = [](int kv_heads, int dim, KvType type, int64_t bucket, int64_t max_position) {
+    return PagedShape{.n_kv_heads = kv_heads, .key_dim = dim, .value_dim = dim, .type = type, .block_tokens = 32,
+                      .bucket = bucket, .live = static_cast<int32_t>(bucket), .max_position = max_position};
+  };
+  for (const int64_t bucket : {1, 5}) {
+    add_append_attend(host, cases, {"_short_f16", shape(4, 128, KvType::kF16, bucket, 180), 32, 0, 1e-3});
+    add_append_attend(host, cases, {"_long_f16", shape(4, 128, KvType::kF16, bucket, 5000), 32, 0, 1e-3});
+    add_append_attend(host, cases, {"_long_f32", shape(2, 64, KvType::kF32, bucket, 2100), 8});
+    add_append_attend(host, cases, {"_window_f16", shape(2, 64, KvType::kF16, bucket, 900), 20, 100, 1e-3});
+    add_append_attend(host, cases, {"_window_bf16", shape(2, 64, KvType::kBf16, bucket, 900), 16, 128, 8e-3});
+    add_append_attend(host, cases, {"_q8_0", shape(4, 128, KvType::kQ8_0, bucket, 700), 32, 0, 5e-3});
+  }
+}
+
+namespace {
+
 struct LongForm {
   const char* name;
   DeltaShape shape;

@@ -141,4 +141,22 @@ std::vector<Want> wants_of_host(device::host::HostDevice& device, const OpCase& 
   return wants;
 }
 
+// Wants for int grids: exactly what the operation makes of the same inputs on the host. The inputs are put back.
+inline std::vector<Want> wants_of_host_ints(device::host::HostDevice& device, const OpCase& c,
+                                            const Grid<int32_t>& out, const std::vector<int64_t>& rows) {
+  const auto before = c.snapshot();
+  const auto stream = device.make_stream("reference");
+  c.enqueue(*stream);
+  EXPECT_TRUE(stream->synchronize().ok());
+  std::vector<Want> wants;
+  for (const int64_t r : rows) {
+    for (int64_t i = 0; i < out.cols(); i++) {
+      wants.push_back({&out.at(r, i), static_cast<double>(out.at(r, i)), 0, Want::Kind::kI32});
+    }
+  }
+  for (size_t m = 0; m < before.size(); m++)
+    std::memcpy(c.memories()[m]->address(), before[m].data(), before[m].size());
+  return wants;
+}
+
 }  // namespace strata::test

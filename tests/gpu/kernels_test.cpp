@@ -34,6 +34,7 @@ TEST_P(CudaKernels, NoLiveRowsMeansNothingIsTouched) {
   for (const auto& c : all_op_cases(rig.host())) {
     // Groups are scratch of an operation that the host does not touch without rows.
     if (c->op() == device::op_index<device::ExpertFfn>()) continue;
+    if (c->op() == device::op_index<device::ShareExperts>()) continue;  // tells the host so
     Random random(1);
     c->fill(random);
     c->set_empty();
@@ -48,6 +49,15 @@ TEST_P(CudaKernels, ProductsOfEveryTypeAreTheHosts) {
   OpCases cases;
   add_product_cases(rig.host(), cases);
   for (const auto& c : cases) rig.check(*c, 3, false);
+}
+
+TEST_P(CudaKernels, ProjectionsOfNormedRowsAreTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_projection_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 3, graph);
+  }
 }
 
 TEST_P(CudaKernels, EmbeddingsOfEveryTypeAreTheHosts) {
@@ -70,11 +80,29 @@ TEST_P(CudaKernels, ExpertsOfEveryTypeAreTheHosts) {
   EXPECT_GT(total.same, total.all * 95 / 100) << "of " << total.all;
 }
 
+TEST_P(CudaKernels, ExpertsAreReadWhereTheyLieInTheHostsMemory) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_linked_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 9, graph);
+  }
+}
+
 TEST_P(CudaKernels, AttentionOfPromptsIsTheHosts) {
   GpuRig rig(deterministic());
   OpCases cases;
   add_prompt_attention_cases(rig.host(), cases);
   for (const auto& c : cases) rig.check(*c, 5, false);
+}
+
+TEST_P(CudaKernels, RowsThatAreAppendedAttendAsTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_append_attend_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 5, graph);
+  }
 }
 
 TEST_P(CudaKernels, RoutesAreTheHosts) {
@@ -83,6 +111,26 @@ TEST_P(CudaKernels, RoutesAreTheHosts) {
   add_route_cases(rig.host(), cases);
   for (const auto& c : cases) {
     for (const uint64_t seed : {1, 2, 3}) rig.check(*c, seed, false);
+  }
+}
+
+TEST_P(CudaKernels, RoutesOfNormedRowsAreTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_norm_route_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    rig.check(*c, 1, false);
+    rig.check(*c, 2, true);
+  }
+}
+
+TEST_P(CudaKernels, SumsOfExpertsAreTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_summed_expert_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    rig.check(*c, 1, false);
+    rig.check(*c, 2, true);
   }
 }
 

@@ -30,12 +30,17 @@ class EngineBench {
     result.n_tokens = n_tokens;
     for (int i = 0; i <= repetitions_; i++) {
       const int64_t read_before = stats_.get(Counter::kFileReadBytes);
+      const TierUse before = TierUse::now(stats_);
       ASSIGN_OR_RETURN(const Run run, run_once(kind, n_tokens));
       if (i == 0) continue;
       result.drive_bytes += static_cast<uint64_t>(stats_.get(Counter::kFileReadBytes) - read_before);
       result.durations_ns.push_back(run.duration_ns);
       result.bytes += run.bytes;
+      result.dense_bytes += run.dense_bytes;
+      result.tiers += TierUse::now(stats_) - before;
     }
+    result.tiers = result.tiers / repetitions_;
+    result.dense_bytes /= static_cast<uint64_t>(repetitions_);
     result.bytes /= static_cast<uint64_t>(repetitions_);
     result.drive_bytes /= static_cast<uint64_t>(repetitions_);
     return result;
@@ -45,6 +50,7 @@ class EngineBench {
   struct Run {
     int64_t duration_ns = 0;
     uint64_t bytes = 0;
+    uint64_t dense_bytes = 0;
   };
 
   Result<Run> run_once(TestKind kind, int64_t n_tokens) {
@@ -75,17 +81,19 @@ class EngineBench {
     if (head) RETURN_IF_ERROR(engine_.logits(last_row, [](int64_t, std::span<const float>) { return Status(); }));
     run.duration_ns += real_clock().now_ns() - begin_ns;
     const double visits = std::min(experts_read() - experts_before, all_experts());
-    run.bytes += traffic_.step_bytes({.first = first,
-                                      .n = static_cast<int64_t>(ids.size()),
-                                      .experts = visits / engine_.hparams().n_layers,
-                                      .head = head});
+    StepRows rows{.first = first, .n = static_cast<int64_t>(ids.size()), .experts = 0, .head = head};
+    run.dense_bytes += traffic_.step_bytes(rows);
+    rows.experts = visits / engine_.hparams().n_layers;
+    run.bytes += traffic_.step_bytes(rows);
     return {};
   }
 
-  // Experts whose bytes were read so far: those that the CPU computed, and those in caches of devices. The latter are
-  // counted once a row, which is too often where rows share them: no step reads more than all_experts().
+  // Experts whose bytes were read so far: those that the CPU computed, those that a device read from RAM, and those in
+  // its memory. The latter are counted once a row, which is too often where rows share them: no step reads more than
+  // all_experts().
   double experts_read() const {
-    return static_cast<double>(stats_.get(Counter::kExpertsComputed) + stats_.get(Counter::kCacheHits));
+    return static_cast<double>(stats_.get(Counter::kExpertsComputed) + stats_.get(Counter::kLinkedExperts) +
+                               stats_.get(Counter::kCacheHits) + stats_.get(Counter::kStreamedRows));
   }
   double all_experts() const {
     return static_cast<double>(engine_.hparams().n_layers) * static_cast<double>(engine_.hparams().route.n_experts);
@@ -120,6 +128,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(model, config, stats));
   note.load_ns = real_clock().now_ns() - begin_ns;
   note.description = engine->describe();
+  note.link_bytes_per_second = engine->link_bytes_per_second();
   RETURN_IF_ERROR(reporter.engine_opened(note));
   EngineBench bench(*engine, traffic, stats, options.repetitions);
   const auto measure_all = [&](TestKind kind, const std::vector<int64_t>& lengths) -> Status {
@@ -127,6 +136,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
       ASSIGN_OR_RETURN(TestResult result, bench.measure(kind, n_tokens));
       result.threads = team.n_threads;
       result.ceiling_bytes_per_second = note.ceiling_bytes_per_second();
+      result.rates = note.rates();
       RETURN_IF_ERROR(reporter.test_done(result));
     }
     return {};

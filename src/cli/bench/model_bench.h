@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "cli/bench/memory_speed.h"
 #include "cli/bench/spread.h"
+#include "cli/bench/tier_use.h"
 #include "engine/config.h"
 #include "gguf/gguf.h"
 
@@ -32,6 +33,9 @@ struct TestResult {
   int threads = 0;
   std::vector<int64_t> durations_ns;    // of each repetition
   uint64_t bytes = 0;                   // that a repetition reads at the least, in the mean; see Traffic
+  uint64_t dense_bytes = 0;             // of those, what is no expert
+  TierUse tiers;                        // of a repetition, in the mean
+  TierRates rates;                      // of the machine, where a GPU computes
   uint64_t drive_bytes = 0;             // that a repetition reads of experts past the system's cache, in the mean
   double ceiling_bytes_per_second = 0;  // of reading with the same threads, or of the GPU's memory
 
@@ -40,18 +44,26 @@ struct TestResult {
   double bytes_per_token() const { return static_cast<double>(bytes) / static_cast<double>(n_tokens); }
   double drive_bytes_per_token() const { return static_cast<double>(drive_bytes) / static_cast<double>(n_tokens); }
   double bytes_per_second() const { return bytes_per_token() * tokens_per_second().median; }
+  double seconds() const { return static_cast<double>(n_tokens) / tokens_per_second().median; }
+  // Tokens a second that the rates of the machine allow; 0 where they are not known.
+  double most_tokens_per_second() const {
+    const double least = least_seconds(tiers, static_cast<double>(bytes), static_cast<double>(dense_bytes), rates);
+    return least > 0 ? static_cast<double>(n_tokens) / least : 0;
+  }
 };
 
 // An engine before its tests.
 struct EngineNote {
   ReadSpeed ceiling;                // of the threads
   double gpu_bytes_per_second = 0;  // that the memory of the first GPU yields at most; 0 where none computes
+  double link_bytes_per_second = 0;  // that come over its link; 0 where that was not measured
   int64_t load_ns = 0;
   std::string description;
 
   double ceiling_bytes_per_second() const {
     return gpu_bytes_per_second > 0 ? gpu_bytes_per_second : ceiling.bytes_per_second;
   }
+  TierRates rates() const { return {gpu_bytes_per_second, ceiling.bytes_per_second, link_bytes_per_second}; }
 };
 
 // Is told of everything when it has been measured.

@@ -36,6 +36,7 @@ class TextReporter final : public ModelBenchReporter {
     return write_stdout(text);
   }
   Status test_done(const TestResult& result) override {
+    if (result.rates.device > 0) in_tiers_.push_back(result);
     const Spread speed = result.tokens_per_second();
     return write_stdout(
         format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>8.0f} % | {:>14.1f} |\n",
@@ -43,10 +44,31 @@ class TextReporter final : public ModelBenchReporter {
                result.bytes_per_second() / kGiga, 100 * result.bytes_per_second() / result.ceiling_bytes_per_second,
                result.drive_bytes_per_token() / kMega));
   }
-  Status finish() override { return {}; }
+  Status finish() override { return in_tiers_.empty() ? Status() : write_stdout(tiers_text()); }
 
  private:
   static constexpr size_t kMaxDescriptionBytes = 1024;
+
+  // A token's bytes by where they were read, and what the machine allows.
+  std::string tiers_text() const {
+    std::string text =
+        "\n"
+        "| test   | threads | hits | VRAM MB/token | CPU MB/token | link MB/token | link busy | at most | reached |\n"
+        "| ------ | ------: | ---: | ------------: | -----------: | ------------: | --------: | ------: | ------: |\n";
+    for (const TestResult& result : in_tiers_) {
+      const auto n = static_cast<double>(result.n_tokens);
+      const TierUse& use = result.tiers;
+      const double own = static_cast<double>(result.bytes) - use.cpu_bytes - use.linked_bytes;
+      const double most = result.most_tokens_per_second();
+      const double hits = use.pairs > 0 ? 100 * use.hits / use.pairs : 0;
+      text += format("| {:<6} | {:>7} | {:>2.0f} % | {:>13.1f} | {:>12.1f} | {:>13.1f} |", result.name(),
+                     result.threads, hits, std::max(own, 0.0) / n / kMega, use.cpu_bytes / n / kMega,
+                     use.link_bytes() / n / kMega);
+      text += format(" {:>7.0f} % | {:>7.1f} | {:>5.0f} % |\n", 100 * link_busy(use, result.seconds(), result.rates),
+                     most, most > 0 ? 100 * result.tokens_per_second().median / most : 0);
+    }
+    return text;
+  }
 
   std::string head_text() const {
     return format("{}: {} of tensors; {}\n", path_text(head_.model_path), format_bytes(head_.model_bytes),
@@ -54,12 +76,14 @@ class TextReporter final : public ModelBenchReporter {
   }
 
   const BenchHead head_;
+  std::vector<TestResult> in_tiers_;  // where a GPU computes
   bool first_ = true;
 };
 
 Json test_json(const TestResult& result) {
   const Spread speed = result.tokens_per_second();
   const bool prompt = result.kind == TestKind::kPrompt;
+  const auto n = static_cast<double>(result.n_tokens);
   return {{"test", result.name()},
           {"n_prompt", prompt ? result.n_tokens : 0},
           {"n_gen", prompt ? 0 : result.n_tokens},
@@ -69,6 +93,11 @@ Json test_json(const TestResult& result) {
           {"bytes_per_token", result.bytes_per_token()},
           {"bytes_per_second", result.bytes_per_second()},
           {"drive_bytes_per_token", result.drive_bytes_per_token()},
+          {"cpu_expert_bytes_per_token", result.tiers.cpu_bytes / n},
+          {"link_bytes_per_token", result.tiers.link_bytes() / n},
+          {"cache_hit_share", result.tiers.pairs > 0 ? result.tiers.hits / result.tiers.pairs : 0},
+          {"link_busy_share", link_busy(result.tiers, result.seconds(), result.rates)},
+          {"most_tokens_per_second", result.most_tokens_per_second()},
           {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
 }
 

@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/format.h"
 #include "cli/bench/team.h"
 #include "cli/bench/traffic.h"
 #include "device/cuda/cuda.h"
 #include "device/sim/spec.h"
 #include "engine/devices.h"
+#include "engine/link_rates.h"
 
 namespace strata::cli {
 namespace {
@@ -51,8 +53,10 @@ Result<std::vector<DeviceRate>> planned_gpus(const std::string& name, const std:
     device::cuda::GpuOptions options;
     if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
     ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals[i], options));
+    ASSIGN_OR_RETURN(const double link, engine::measure_copies(*gpu, real_clock()));
     devices.push_back({.device = {.name = gpu->name(), .budget_bytes = gpu->budget_bytes()},
-                       .bytes_per_second = gpu->memory_bytes_per_second()});
+                       .bytes_per_second = gpu->memory_bytes_per_second(),
+                       .link_bytes_per_second = link * engine::kInPlaceShare});
   }
   return devices;
 }
@@ -78,7 +82,8 @@ Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64
     devices.push_back({.device = {.name = format("sim:{}", i),
                                   .budget_bytes = std::min(spec.devices[i].budget_bytes, limits[i]),
                                   .rates = engine::rates_of(spec.devices[i])},
-                       .bytes_per_second = static_cast<double>(spec.devices[i].mem_bytes_per_s)});
+                       .bytes_per_second = static_cast<double>(spec.devices[i].mem_bytes_per_s),
+                       .link_bytes_per_second = static_cast<double>(spec.devices[i].link_bytes_per_s)});
   }
   return devices;
 }
@@ -108,7 +113,9 @@ Result<ModelPlan> plan_model(const gguf::Model& model, const Settings& settings)
   ASSIGN_OR_RETURN(out.needs.dense_bytes, dense_bytes(model, hp, config, out.request.parts));
   for (const experts::PartNeeds& part : out.request.parts) {
     out.device_rates.push_back(devices[part.device_index].bytes_per_second);
+    out.link_rates.push_back(devices[part.device_index].link_bytes_per_second);
   }
+  out.on_gpus = device::cuda::is_cuda_spec(config.device);
   out.threads = team_options(config.cpus, config.threads).n_threads;
   return out;
 }

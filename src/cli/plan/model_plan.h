@@ -13,13 +13,16 @@
 
 namespace strata::cli {
 
-// A device of the plan, with the rate at which it reads its own memory; 0 on the host.
+// A device of the plan, with the rates at which it reads its own memory, and RAM over its link; 0 on the host, and
+// where they are not known.
 struct DeviceRate {
   engine::PlannedDevice device;
   double bytes_per_second = 0;
+  double link_bytes_per_second = 0;
 };
 
-// What --device and --vram-budget-gib name: the host, or devices of a simulated machine. None of them is made.
+// What --device and --vram-budget-gib name: the host, GPUs, which are opened for a moment, or devices of a simulated
+// machine, none of which is made.
 Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64_t ram_bytes);
 
 struct ModelPlan {
@@ -27,6 +30,8 @@ struct ModelPlan {
   experts::PlacementPlan plan;
   experts::TokenNeeds needs;
   std::vector<double> device_rates;  // [parts]
+  std::vector<double> link_rates;    // [parts]
+  bool on_gpus = false;
   int threads = 0;                   // that compute
 };
 

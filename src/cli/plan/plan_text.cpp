@@ -23,13 +23,19 @@ std::string unknown(const std::string& why) {
 std::string decode_text(const ModelPlan& plan, const MeasuredRates& measured) {
   experts::MachineRates rates{.ram = measured.ram_rate(plan.threads),
                               .drive = measured.drive ? measured.drive->bytes_per_second : 0,
-                              .devices = plan.device_rates};
+                              .devices = plan.device_rates,
+                              .links = plan.link_rates};
+  if (plan.on_gpus) {
+    rates.layer_s = experts::kGpuLayerS;
+    rates.task_s = experts::kHostTaskS;
+  }
   const experts::DecodePrediction decode =
       experts::predict_decode(plan.request.input(), plan.plan, plan.needs, rates);
   if (decode.file_bytes > 0 && !measured.drive) return unknown("the drive has not been measured");
   std::string text = format("decode: about {:.1f} tokens/s, bound by {}; a token reads {:.2f} GB of RAM",
                             decode.tokens_per_s, experts::bound_name(decode.bound), decode.ram_bytes / kGiga);
   if (decode.device_bytes > 0) text += format(", {:.2f} GB of device memory", decode.device_bytes / kGiga);
+  if (decode.link_bytes > 0) text += format(", {:.2f} GB over the link", decode.link_bytes / kGiga);
   if (decode.file_bytes > 0) text += format(", {:.2f} GB of the drive", decode.file_bytes / kGiga);
   text += format("\nmeasured: RAM {:.1f} GB/s with {} threads ({})", rates.ram / kGiga, plan.threads,
                  printable(measured.date));

@@ -26,13 +26,17 @@ struct OpContext {
 void run(const Embed& op, const OpContext& context);
 void run(const RmsNorm& op, const OpContext& context);
 void run(const MatMul& op, const OpContext& context);
+void run(const Project& op, const OpContext& context);
 void run(const SiluMul& op, const OpContext& context);
 void run(const AddGated& op, const OpContext& context);
 void run(const GatherRows& op, const OpContext& context);
 void run(const RopeAngles& op, const OpContext& context);
 void run(const RopeAppend& op, const OpContext& context);
 void run(const Attention& op, const OpContext& context);
+void run(const AppendAttend& op, const OpContext& context);
 void run(const Router& op, const OpContext& context);
+void run(const ShareExperts& op, const OpContext& context);
+void run(const FetchExperts& op, const OpContext& context);
 void run(const ExpertFfn& op, const OpContext& context);
 void run(const MergeExpertRows& op, const OpContext& context);
 void run(const Combine& op, const OpContext& context);
@@ -48,7 +52,9 @@ size_t workspace_bytes(const Op&, const OpContext&) {
   return 0;
 }
 size_t workspace_bytes(const MatMul& op, const OpContext& context);
+size_t workspace_bytes(const Project& op, const OpContext& context);
 size_t workspace_bytes(const Attention& op, const OpContext& context);
+size_t workspace_bytes(const AppendAttend& op, const OpContext& context);
 size_t workspace_bytes(const Router& op, const OpContext& context);
 size_t workspace_bytes(const ExpertFfn& op, const OpContext& context);
 

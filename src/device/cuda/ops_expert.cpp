@@ -3,6 +3,8 @@
 
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/ops_product.h"
+#include "kernels/cuda/combine.h"
+#include "kernels/cuda/experts.h"
 
 namespace strata::device::cuda {
 
@@ -24,9 +26,11 @@ kernel::Product product_of(const ExpertFfn& op, const ExpertMatrix& m) {
   p.parts[0] = part_of(m);
   p.rows = m.rows;
   p.cols = m.cols;
-  p.experts = {.memory = reinterpret_cast<const uint8_t*>(op.slots.memory->address()),
-               .offsets = op.slots.offsets.data(),
+  const ExpertSlots& slots = op.slots;
+  p.experts = {.memory = slots.memory == nullptr ? nullptr : reinterpret_cast<const uint8_t*>(slots.memory->address()),
+               .offsets = slots.memory == nullptr ? nullptr : slots.offsets.data(),
                .slot_of = op.slot_of.data(),
+               .linked_at = slots.linked.empty() ? nullptr : slots.linked_at.data(),
                .ids = op.ids.data(),
                .ids_stride = op.ids.stride,
                .k = static_cast<int>(op.ids.cols)};
@@ -72,23 +76,65 @@ size_t workspace_bytes(const ExpertFfn& op, const OpContext& context) {
   return most;
 }
 
-void run(const ExpertFfn& op, const OpContext& context) {
+namespace {
+
+kernel::ExpertLaunch launch_of(const OpContext& context) {
+  return {context.n_sms, context.max_shared_bytes, context.stream};
+}
+
+// The hidden rows; whether it were the kernels of experts.h.
+bool run_hidden(const ExpertFfn& op, const OpContext& context) {
   const kernel::Product gate = hidden_of(op, op.blob.gate);
-  kernel::Product up = hidden_of(op, op.blob.up);
-  if (in_tiles(gate, context)) kernel::launch_sort_pairs(gate, context.stream);
-  if (op.blob.gate.type == op.blob.up.type && !in_tiles(gate, context)) {
-    // Both products of a pair's row meet in one thread.
-    kernel::Product both = gate;
-    both.parts[1] = part_of(op.blob.up);
-    both.n_parts = 2;
-    both.finish = kernel::Finish::kActivate;
-    run_product(both, context);
-  } else {
-    run_product(gate, context);
+  const bool tiles = in_tiles(gate, context);
+  if (tiles) kernel::launch_sort_pairs(gate, context.stream);
+  if (op.blob.gate.type != op.blob.up.type || tiles) {
+    kernel::Product up = hidden_of(op, op.blob.up);
     up.finish = kernel::Finish::kActivateOut;
+    run_product(gate, context);
     run_product(up, context);
+    return false;
   }
-  run_product(down_of(op), context);
+  // Both products of a pair's row meet in one thread.
+  kernel::Product both = gate;
+  both.parts[1] = part_of(op.blob.up);
+  both.n_parts = 2;
+  both.finish = kernel::Finish::kActivate;
+  if (kernel::launch_expert_hidden(both, launch_of(context))) return true;
+  run_product(both, context);
+  return false;
+}
+
+void add_sum(const ExpertFfn& op, const OpContext& context) {
+  kernel::launch_combine({.pairs = op.y.data(),
+                          .pairs_stride = op.y.stride,
+                          .weights = op.weights.data(),
+                          .weights_stride = op.weights.stride,
+                          .k = static_cast<int>(op.ids.cols),
+                          .x = op.sum.data(),
+                          .x_stride = op.sum.stride,
+                          .cols = op.sum.cols,
+                          .slot_of = op.slot_of.data(),
+                          .ids = op.ids.data(),
+                          .ids_stride = op.ids.stride},
+                         {op.live.data(), op.ids.rows}, context.stream);
+}
+
+}  // namespace
+
+void run(const ExpertFfn& op, const OpContext& context) {
+  const bool after_hidden = run_hidden(op, context);
+  const kernel::Product down = down_of(op);
+  kernel::ExpertSum sum;
+  if (!op.weights.empty()) {
+    sum = {.weights = op.weights.data(),
+           .weights_stride = op.weights.stride,
+           .x = op.sum.data(),
+           .x_stride = op.sum.stride};
+  }
+  const bool few = !in_tiles(down, context);
+  if (few && kernel::launch_expert_down(down, sum, after_hidden, launch_of(context))) return;
+  run_product(down, context);
+  if (!op.weights.empty()) add_sum(op, context);
 }
 
 }  // namespace strata::device::cuda

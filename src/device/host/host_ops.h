@@ -9,13 +9,17 @@ namespace strata::device::host {
 void run(const Embed& op, Compute& compute);
 void run(const RmsNorm& op, Compute& compute);
 void run(const MatMul& op, Compute& compute);
+void run(const Project& op, Compute& compute);
 void run(const SiluMul& op, Compute& compute);
 void run(const AddGated& op, Compute& compute);
 void run(const GatherRows& op, Compute& compute);
 void run(const RopeAngles& op, Compute& compute);
 void run(const RopeAppend& op, Compute& compute);
 void run(const Attention& op, Compute& compute);
+void run(const AppendAttend& op, Compute& compute);
 void run(const Router& op, Compute& compute);
+void run(const ShareExperts& op, Compute& compute);
+void run(const FetchExperts& op, Compute& compute);
 void run(const ExpertFfn& op, Compute& compute);
 void run(const MergeExpertRows& op, Compute& compute);
 void run(const Combine& op, Compute& compute);
@@ -30,7 +34,9 @@ int64_t scratch_floats(const Op&) {
   return 0;
 }
 int64_t scratch_floats(const MatMul& op);
+int64_t scratch_floats(const Project& op);
 int64_t scratch_floats(const Attention& op);
+int64_t scratch_floats(const AppendAttend& op);
 int64_t scratch_floats(const Router& op);
 int64_t scratch_floats(const ExpertFfn& op);
 int64_t scratch_floats(const DeltaNet& op);

@@ -205,4 +205,11 @@ void run(const Attention& op, Compute& compute) {
   run_tiles(op, live, std::clamp<int64_t>(n_items / items_wanted, 1, most_rows), compute);
 }
 
+int64_t scratch_floats(const AppendAttend& op) { return scratch_floats(op.attention()); }
+
+void run(const AppendAttend& op, Compute& compute) {
+  run(op.append, compute);
+  run(op.attention(), compute);
+}
+
 }  // namespace strata::device::host

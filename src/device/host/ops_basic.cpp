@@ -135,6 +135,17 @@ void run(const MatMul& op, Compute& compute) {
   });
 }
 
+int64_t scratch_floats(const Project& op) {
+  int64_t most = 0;
+  for (int i = 0; op.has(i); i++) most = std::max(most, scratch_floats(op.product(i)));
+  return most;
+}
+
+void run(const Project& op, Compute& compute) {
+  if (!op.gain.empty()) run(op.norm(), compute);
+  for (int i = 0; op.has(i); i++) run(op.product(i), compute);
+}
+
 void run(const SiluMul& op, Compute& compute) {
   compute.pool().for_each(op.live.data()[0], 4, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; r++) {

@@ -2,6 +2,7 @@
 
 #include "device/host/expert_ffn.h"
 #include "device/host/host_ops.h"
+#include "device/host/pair_rows.h"
 
 namespace strata::device::host {
 namespace {
@@ -11,8 +12,12 @@ class SlotPlaces final : public ExpertPlaces {
  public:
   SlotPlaces(const ExpertFfn& op, const PairGroups& groups) : op_(op), groups_(groups) {}
   PlacedExpert expert(int64_t group) const override {
-    const int32_t slot = op_.slot_of.data()[groups_.experts[group]];
-    return placed(op_.blob, op_.slots.memory->address() + op_.slots.offsets.data()[slot]);
+    const int32_t expert = groups_.experts[group];
+    const int32_t slot = op_.slot_of.data()[expert];
+    const ExpertSlots& slots = op_.slots;
+    const std::byte* at = slot == kLinkedPlace ? reinterpret_cast<const std::byte*>(slots.linked_at.data()[expert])
+                                               : slots.memory->address() + slots.offsets.data()[slot];
+    return placed(op_.blob, at);
   }
 
  private:
@@ -39,6 +44,11 @@ void run(const ExpertFfn& op, Compute& compute) {
                             .inputs = op.inputs,
                             .hidden = op.hidden,
                             .y = op.y});
+  if (op.weights.empty()) return;
+  add_pair_rows(compute, op.weights, op.live, op.sum, [&](int64_t pair) -> const float* {
+    const int32_t expert = op.ids.row(pair / op.ids.cols)[pair % op.ids.cols];
+    return op.slot_of.data()[expert] < 0 ? nullptr : op.y.row(pair);
+  });
 }
 
 void run(const MergeExpertRows& op, Compute& compute) {

@@ -1,5 +1,5 @@
-#include "base/mutation.h"
 #include "device/host/host_ops.h"
+#include "device/host/pair_rows.h"
 
 namespace strata::device::host {
 
@@ -7,7 +7,12 @@ int64_t scratch_floats(const Router& op) { return matmul_scratch(op.w.cols) + 2 
 
 void run(const Router& op, Compute& compute) {
   const int64_t n_rows = op.live.data()[0];
-  matmul(compute, op.w.matrix(), op.x.data(), op.x.stride, n_rows, op.logits.data(), op.logits.stride);
+  View<float> x = op.x;
+  if (!op.gain.empty()) {
+    x = op.normed;
+    run(RmsNorm{.x = op.x, .gain = op.gain, .live = op.live, .y = op.normed, .eps = op.eps}, compute);
+  }
+  matmul(compute, op.w.matrix(), x.data(), x.stride, n_rows, op.logits.data(), op.logits.stride);
   compute.pool().for_each(n_rows, 4, [&](int64_t begin, int64_t end, int worker) {
     float* scratch = compute.scratch(worker, 2 * op.logits.cols);
     for (int64_t r = begin; r < end; r++) {
@@ -20,20 +25,11 @@ void run(const Router& op, Compute& compute) {
 }
 
 void run(const Combine& op, Compute& compute) {
-  const int64_t k = op.weights.cols;
-  compute.pool().for_each(op.live.data()[0], 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t r = begin; r < end; r++) {
-      float* x = op.x.row(r);
-      for (int64_t i = 0; i < op.x.cols; i++) {
-        float total = 0;
-        for (int64_t j = 0; j < k; j++) {
-          int64_t rank = j;
-          if (mutated(Mutation::kSumInArrivalOrder)) rank = k - 1 - j;
-          total += op.weights.row(r)[rank] * op.rows.row(r * k + rank)[i];
-        }
-        x[i] += total;
-      }
-    }
+  add_pair_rows(compute, op.weights, op.live, op.x, [&](int64_t pair) -> const float* {
+    if (op.arrived.empty()) return op.rows.row(pair);
+    const int64_t k = op.weights.cols;
+    const int32_t slot = op.slot_of.data()[op.ids.row(pair / k)[pair % k]];
+    return slot < 0 ? op.arrived.row(pair) : op.rows.row(pair);
   });
 }
 

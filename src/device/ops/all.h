@@ -8,6 +8,7 @@
 #include "device/ops/basic.h"
 #include "device/ops/delta_net.h"
 #include "device/ops/moe.h"
+#include "device/ops/share.h"
 
 namespace strata::device {
 
@@ -24,8 +25,9 @@ struct OpList {
   }
 };
 
-using AllOps = OpList<Embed, RmsNorm, MatMul, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention, Router,
-                      ExpertFfn, MergeExpertRows, Combine, DeltaConv, DeltaGates, DeltaNet, GatedNorm>;
+using AllOps = OpList<Embed, RmsNorm, MatMul, Project, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention,
+                      AppendAttend, Router, ShareExperts, FetchExperts, ExpertFfn, MergeExpertRows, Combine, DeltaConv,
+                      DeltaGates, DeltaNet, GatedNorm>;
 
 // A device's table of the operations, by op_index(): make.operator()<Op>() gives the row of one.
 template <class Make, class... Ops>

@@ -107,4 +107,49 @@ struct Attention {
   void footprint(RangeSink& sink) const;
 };
 
+// RopeAppend, then the Attention of the same rows to what the cache holds then. Rows of `append` whose use ends here
+// may keep the values that they had before.
+struct AppendAttend {
+  static constexpr const char* kName = "append_attend";
+  RopeAppend append;
+  In<float> sinks;          // [1][n_heads] or empty
+  InOut<int32_t> arrivals;  // [rows][n_heads] zeros before and after: for those who share the work of a row
+  Out<float> y;             // [rows][n_heads * value_dim]
+  bool gated = false;
+  int64_t window = 0;
+  float scale = 1;
+
+  Attention attention() const {
+    return {.q = View<float>(append.q),
+            .sinks = sinks,
+            .rows = append.rows,
+            .kv = append.kv,
+            .y = y,
+            .n_heads = append.n_heads,
+            .q_head_stride = append.q_head_stride,
+            .gated = gated,
+            .window = window,
+            .scale = scale};
+  }
+  template <class V>
+  void visit(V& v) const {
+    append.visit(v);
+    v(sinks);
+    v(arrivals);
+    v(y);
+  }
+  void check() const {
+    append.check();
+    attention().check();
+    ASSERT(!overlap(append.k, y));
+    ASSERT(!overlap(append.v, y));
+    ASSERT(arrivals.rows == y.rows);
+    ASSERT(arrivals.cols == append.n_heads);
+  }
+  void footprint(RangeSink& sink) const {
+    append.footprint(sink);
+    attention().footprint(sink);
+  }
+};
+
 }  // namespace strata::device

@@ -77,6 +77,61 @@ struct MatMul {
   }
 };
 
+// Products of the same rows with several matrices, after an RMS norm of the rows: n = x[r] / sqrt(mean(x[r]^2) + eps) *
+// gain, or x[r] where gain is empty; y[r] = W_0 n (+ bias_0), then W_1 n (+ bias_1) and so on in the columns behind.
+struct Project {
+  static constexpr const char* kName = "project";
+  static constexpr int kMost = 4;
+  struct Part {
+    Weight w;        // [out][in]; empty: there are no more
+    In<float> bias;  // [1][out] or empty
+  };
+  In<float> x;     // [rows][in]
+  In<float> gain;  // [1][in] or empty
+  Part parts[kMost] = {};
+  In<int32_t> live;
+  Out<float> normed;  // [rows][in] scratch: holds the normed rows or not. With a gain
+  Out<float> y;       // [rows][out of all parts]
+  float eps = 0;
+
+  bool has(int part) const { return part < kMost && !parts[part].w.empty(); }
+  // The parts one by one, from their inputs on.
+  MatMul product(int part) const {
+    int64_t column = 0;
+    for (int i = 0; i < part; i++) column += parts[i].w.rows;
+    return {.w = parts[part].w,
+            .x = gain.empty() ? x : In<float>(normed),
+            .bias = parts[part].bias,
+            .live = live,
+            .y = y.columns(column, parts[part].w.rows)};
+  }
+  RmsNorm norm() const { return {.x = x, .gain = gain, .live = live, .y = normed, .eps = eps}; }
+
+  template <class V>
+  void visit(V& v) const {
+    v(x);
+    v(gain);
+    for (int i = 0; has(i); i++) {
+      v(parts[i].w);
+      v(parts[i].bias);
+    }
+    v(live);
+    v(normed);
+    v(y);
+  }
+  void check() const {
+    ASSERT(has(0));
+    ASSERT(!overlap(x, y));
+    if (!gain.empty()) norm().check();
+    int64_t columns = 0;
+    for (int i = 0; has(i); i++) {
+      product(i).check();
+      columns += parts[i].w.rows;
+    }
+    ASSERT(columns == y.cols);
+  }
+};
+
 // gate[r] = silu(gate[r]) * up[r], in place.
 struct SiluMul {
   static constexpr const char* kName = "silu_mul";

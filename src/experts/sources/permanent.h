@@ -21,6 +21,17 @@ class PermanentSource : public ExpertSource {
     return make_lease(key, 0, {parts, layer.parts.size()}, buffer(key));
   }
 
+  Lease::HostPlace pinned_place(ExpertKey key) const override {
+    const device::HostBuffer* in = buffer(key);
+    if (in == nullptr || in->kind() != device::MemoryKind::kPinned) return {};
+    const LayerLayout& layer = layout_.layer(key.layer);
+    const std::byte* first = address(key, 0);
+    for (int i = 0; i < static_cast<int>(layer.parts.size()); i++) {
+      if (address(key, i) != first + layer.part_offset(i)) return {};
+    }
+    return {in, static_cast<size_t>(first - in->address())};
+  }
+
   Status fetch(std::span<const ExpertKey> keys, std::span<Lease> leases) override {
     ASSERT(keys.size() == leases.size());
     RETURN_IF_ERROR(health());

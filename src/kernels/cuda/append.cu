@@ -23,8 +23,8 @@ __global__ void angles(AnglesArgs a, LiveRows rows) {
   }
 }
 
-// One head in place, by one warp, which also leaves it in `held`: key_dim floats of shared memory.
-__device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, const float* cos, int lane,
+// One head by one warp, from x to `held`: key_dim floats of shared memory.
+__device__ void norm_and_rope(const AppendArgs& a, const float* x, const float* gain, const float* cos, int lane,
                               float* held) {
   const int dim = a.kv.key_dim;
   float squares = 0;
@@ -46,7 +46,6 @@ __device__ void norm_and_rope(const AppendArgs& a, float* x, const float* gain, 
     held[second] = u * sin[p] + v * cos[p];
   }
   __syncwarp();
-  for (int i = lane; i < dim; i += kWarp) x[i] = held[i];
 }
 
 // A warp for each head: of the queries, then of the keys, then of the values.
@@ -62,13 +61,15 @@ __global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
   const float* cos = a.cos_sin + row * a.cos_sin_stride;
   const KvCache& kv = a.kv;
   float* held = heads + warp * kv.key_dim;
-  if (head < a.n_heads) {
-    return norm_and_rope(a, a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm, cos, lane, held);
-  }
+  const auto in_place = [&](float* x, const float* gain) {
+    norm_and_rope(a, x, gain, cos, lane, held);
+    for (int i = lane; i < kv.key_dim; i += kWarp) x[i] = held[i];
+  };
+  if (head < a.n_heads) return in_place(a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm);
   const int of_kv = (head - a.n_heads) % kv.n_kv_heads;
   const int64_t token = token_at(a.places, kv, slot, position);
   if (head < a.n_heads + kv.n_kv_heads) {
-    norm_and_rope(a, a.k + row * a.k_stride + int64_t{of_kv} * kv.key_dim, a.k_norm, cos, lane, held);
+    in_place(a.k + row * a.k_stride + int64_t{of_kv} * kv.key_dim, a.k_norm);
     store_head(kv.type, held, kv.key_dim, kv.k + token * kv.k_token_bytes + of_kv * kv.k_head_bytes, lane);
   } else if (head < a.n_heads + 2 * kv.n_kv_heads) {
     const float* v = a.v + row * a.v_stride + int64_t{of_kv} * kv.value_dim;

@@ -1,31 +1,24 @@
 // Attention of each row by itself. A row's context is cut into spans at fixed positions; a block computes the softmax
 // of up to eight query heads of one KV head over one span, and a second kernel joins the spans of a head in order.
+#include "kernels/cuda/attend_spans.cuh"
+
 #include <algorithm>
 
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * kWarp;
-constexpr int kHeads = 8;      // queries of a block
-constexpr int kChunk = 128;    // elements of values that a warp sums at once, four to a lane
-constexpr int kShortest = 64;  // positions of a span
+constexpr int kWarps = kSpanWarps;
+constexpr int kThreads = kSpanThreads;
+constexpr int kHeads = kSpanHeads;
+constexpr int kChunk = kSpanChunk;
+constexpr int kShortest = kShortestSpan;
 constexpr int kLongest = 512;
-constexpr int kSpansWanted = 128;  // of a row, so that few rows fill the device
+constexpr int kBlocksWanted = 128;  // of a row with a long context, so that it fills the device
 // Rows computed at a time: their spans' states are to stay small beside the cache.
 constexpr int64_t kSliceRows = 32;
-
-// How contexts are cut: the length of a row's spans depends on its own position only.
-struct Spans {
-  int longest;      // positions of a span
-  int wanted;       // spans of a row, at most, when it sees its whole context
-  int64_t max;      // spans that a row can see, at most
-  int head_groups;  // blocks for the queries of a KV head
-};
 
 size_t shared_bytes(const AttendArgs& a, int length) {
   const int key_floats = (a.kv.key_dim + 3) / 4 * 4;
@@ -34,36 +27,8 @@ size_t shared_bytes(const AttendArgs& a, int length) {
          sizeof(float);
 }
 
-Spans spans_of(const AttendArgs& a) {
-  constexpr size_t kSharedBytes = 46 * 1024;
-  const int64_t context = a.places.max_blocks * a.kv.block_tokens;
-  Spans s{};
-  s.longest = kLongest;
-  while (s.longest > kShortest && shared_bytes(a, s.longest) > kSharedBytes) s.longest -= kShortest;
-  s.wanted = static_cast<int>(std::max<int64_t>(kSpansWanted, (context + s.longest - 1) / s.longest));
-  s.max = std::min<int64_t>(s.wanted, (context + kShortest - 1) / kShortest);
-  if (a.window > 0) s.max = std::min(s.max, (a.window + kShortest - 2) / kShortest + 1);
-  s.head_groups = (a.n_heads / a.kv.n_kv_heads + kHeads - 1) / kHeads;
-  return s;
-}
-
-// Positions of the spans of a row.
-__device__ __forceinline__ int span_length(const Spans& s, int64_t position) {
-  const int even = static_cast<int>(position / s.wanted) + 1;
-  return min(s.longest, (even + kShortest - 1) / kShortest * kShortest);
-}
-
-// A softmax over a span: its sum of exponents over the maximum, and the weighted sum of values.
-struct State {
-  float* acc;      // [value_dim]
-  float* maximum;  // then the sum
-};
-// `row` counts from the first of those computed together.
-__device__ __forceinline__ State state_of(const AttendArgs& a, float* states, const Spans& s, int64_t row, int head,
-                                          int64_t nth) {
-  float* at = states + ((row * a.n_heads + head) * s.max + nth) * (a.kv.value_dim + 2);
-  return {at, at + a.kv.value_dim};
-}
+// Shared memory that a block may have without asking to be granted more.
+constexpr size_t kSharedBytes = 46 * 1024;
 
 // Positions that a warp scores at once: with kHeads each, a score for every lane.
 constexpr int kTogether = kWarp / kHeads;
@@ -176,121 +141,76 @@ __device__ void sum_values(const AttendArgs& a, const float* weights, int n_head
   __syncthreads();
 }
 
-__device__ __forceinline__ int64_t first_visible(const AttendArgs& a, int64_t position) {
-  return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
+// The softmax of a block's span, from queries and the cache to the states.
+struct SpanShared {
+  float* queries;   // [kHeads][width]
+  float* partial;   // [kWarps][kHeads][kChunk]
+  float* scores;    // [longest][kHeads]
+  int32_t* tokens;  // [longest]
+};
+__device__ __forceinline__ SpanShared shared_of(const AttendArgs& a, const Spans& s, float4* memory) {
+  SpanShared shared{};
+  shared.queries = reinterpret_cast<float*>(memory);
+  shared.partial = shared.queries + kHeads * ((a.kv.key_dim + 3) / 4 * 4);
+  shared.scores = shared.partial + kWarps * kHeads * kChunk;
+  shared.tokens = reinterpret_cast<int32_t*>(shared.scores + kHeads * s.longest);
+  return shared;
+}
+__device__ void attend_to_span(const AttendArgs& a, const Spans& s, const Work& w, const SpanShared& shared,
+                               float* states) {
+  score_span(a, shared.queries, shared.tokens, w.n, w.kv_head * a.kv.k_head_bytes, shared.scores);
+  __syncthreads();
+  soften_span(a, w.n_heads, w.n, shared.scores, states, s, blockIdx.z, w.first_head, blockIdx.x);
+  __syncthreads();
+  for (int i = 0; i < a.kv.value_dim; i += kChunk) {
+    sum_values(a, shared.scores, w.n_heads, shared.tokens, w.n, w.kv_head * a.kv.v_head_bytes, i, shared.partial,
+               states, s, blockIdx.z, w.first_head, blockIdx.x);
+  }
 }
 
 __global__ void __launch_bounds__(kThreads, 2)
     attend_span(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, int64_t first_row, float* states) {
-  extern __shared__ float4 shared[];
-  const int64_t row = first_row + blockIdx.z;
-  const int32_t live = *rows.live, slot = a.places.slots[row];  // three loads at once
-  const int64_t position = a.places.positions[row];
-  if (row >= live) return;
-  const int64_t visible = first_visible(a, position);
-  const int length = span_length(s, position);
-  const int64_t span = visible / length + blockIdx.x;
-  const int64_t begin = visible > span * length ? visible : span * length;
-  const int64_t end = position + 1 < (span + 1) * length ? position + 1 : (span + 1) * length;
-  if (begin >= end) return;
-  const int n = static_cast<int>(end - begin);
-  const int group = a.n_heads / a.kv.n_kv_heads;
-  const int kv_head = static_cast<int>(blockIdx.y) / s.head_groups;
-  const int first = static_cast<int>(blockIdx.y) % s.head_groups * kHeads;
-  const int n_heads = group - first < kHeads ? group - first : kHeads;
-  const int first_head = kv_head * group + first;
-
+  extern __shared__ float4 memory[];
+  start_kernel_behind();
+  const Work w = work_of(a, rows, s, first_row);
+  const SpanShared shared = shared_of(a, s, memory);
+  wait_for_kernel_before();
+  if (w.n == 0) return;
+  find_tokens(a, w.kv_head, w.begin, w.n, w.slot, shared.tokens);
   const int width = (a.kv.key_dim + 3) / 4 * 4;
-  float* queries = reinterpret_cast<float*>(shared);
-  float* partial = queries + kHeads * width;
-  float* scores = partial + kWarps * kHeads * kChunk;
-  auto* tokens = reinterpret_cast<int32_t*>(scores + kHeads * s.longest);
-  find_tokens(a, kv_head, begin, n, slot, tokens);
   for (int e = threadIdx.x; e < kHeads * width; e += kThreads) {
     const int h = e / width, i = e % width;
-    const bool there = h < n_heads && i < a.kv.key_dim;
-    queries[e] = there ? a.q[row * a.q_stride + int64_t{first_head + h} * a.q_head_stride + i] : 0;
+    const bool there = h < w.n_heads && i < a.kv.key_dim;
+    shared.queries[e] = there ? a.q[w.row * a.q_stride + int64_t{w.first_head + h} * a.q_head_stride + i] : 0;
   }
   __syncthreads();
-  score_span(a, queries, tokens, n, kv_head * a.kv.k_head_bytes, scores);
-  __syncthreads();
-  soften_span(a, n_heads, n, scores, states, s, blockIdx.z, first_head, blockIdx.x);
-  __syncthreads();
-  for (int i = 0; i < a.kv.value_dim; i += kChunk) {
-    sum_values(a, scores, n_heads, tokens, n, kv_head * a.kv.v_head_bytes, i, partial, states, s, blockIdx.z,
-               first_head, blockIdx.x);
-  }
+  attend_to_span(a, s, w, shared, states);
 }
 
-constexpr int kJoinThreads = 512;
-constexpr int kJoinElements = 128;  // of the values at a time, each by kJoinGroups threads
-constexpr int kJoinGroups = kJoinThreads / kJoinElements;
-
-// Folds the values of all threads of a block in a fixed order; the result in every thread.
-template <class Fold>
-__device__ float fold_block(float x, const Fold& fold) {
-  __shared__ float warps[kJoinThreads / kWarp];
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) x = fold(x, __shfl_xor_sync(kAllLanes, x, step));
-  __syncthreads();  // the fold before has been read
-  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = x;
-  __syncthreads();
-  x = warps[0];
-  for (int i = 1; i < kJoinThreads / kWarp; i++) x = fold(x, warps[i]);
-  return x;
-}
-
-// The spans' states joined to the output of a head.
-__global__ void __launch_bounds__(kJoinThreads)
+// A warp for each head of a KV head's group.
+__global__ void __launch_bounds__(kThreads)
     join_spans(const __grid_constant__ AttendArgs a, LiveRows rows, Spans s, int64_t first_row, float* states) {
-  extern __shared__ float factors[];  // [spans] that bring each to the common maximum
-  __shared__ float partial[kJoinGroups][kJoinElements];
   start_kernel_behind();
-  const int64_t row = first_row + blockIdx.x;
-  const int head = blockIdx.y;
-  const int32_t live = *rows.live;
-  const int64_t position = a.places.positions[row];
-  if (row >= live) return;
-  const int length = span_length(s, position);
-  const int n = static_cast<int>(position / length - first_visible(a, position) / length + 1);
-  const bool has_sink = a.sinks != nullptr;
-  float maximum = has_sink ? a.sinks[head] : -__builtin_inff();
-  for (int i = threadIdx.x; i < n; i += kJoinThreads) {
-    maximum = fmaxf(maximum, state_of(a, states, s, blockIdx.x, head, i).maximum[0]);
-  }
-  maximum = fold_block(maximum, [](float x, float y) { return fmaxf(x, y); });
-  float total = 0;
-  for (int i = threadIdx.x; i < n; i += kJoinThreads) {
-    const State state = state_of(a, states, s, blockIdx.x, head, i);
-    factors[i] = expf(state.maximum[0] - maximum);
-    total = fmaf(state.maximum[1], factors[i], total);
-  }
-  total = fold_block(total, [](float x, float y) { return x + y; });
-  if (has_sink) total += expf(a.sinks[head] - maximum);
-
-  const int group = threadIdx.x / kJoinElements, element = threadIdx.x % kJoinElements;
-  const float* gate = a.q + row * a.q_stride + int64_t{head} * a.q_head_stride + a.kv.key_dim;
-  const float* sums = state_of(a, states, s, blockIdx.x, head, 0).acc;
-  const int64_t state_floats = a.kv.value_dim + 2;
-  for (int first = 0; first < a.kv.value_dim; first += kJoinElements) {
-    const int d = first + element;
-    float sum = 0;
-    if (d < a.kv.value_dim) {
-#pragma unroll 8
-      for (int i = group; i < n; i += kJoinGroups) sum = fmaf(sums[i * state_floats + d], factors[i], sum);
-    }
-    partial[group][element] = sum;
-    __syncthreads();
-    if (group == 0 && d < a.kv.value_dim) {
-      for (int g = 1; g < kJoinGroups; g++) sum += partial[g][element];
-      const float out = sum / total;
-      a.y[row * a.y_stride + int64_t{head} * a.kv.value_dim + d] = a.gated ? out * sigmoid(gate[d]) : out;
-    }
-    __syncthreads();
-  }
+  const Work w = work_of(a, rows, s, first_row);
+  wait_for_kernel_before();
+  const int warp = threadIdx.x / kWarp;
+  if (w.row < *rows.live && warp < w.n_heads) join_head(a, s, w, w.first_head + warp, blockIdx.z, states);
 }
 
 }  // namespace
+
+Spans spans_of(const AttendArgs& a) {
+  const int64_t context = a.places.max_blocks * a.kv.block_tokens;
+  Spans s{};
+  s.longest = kLongest;
+  while (s.longest > kShortest && shared_bytes(a, s.longest) > kSharedBytes) s.longest -= kShortest;
+  s.head_groups = (a.n_heads / a.kv.n_kv_heads + kHeads - 1) / kHeads;
+  const int64_t wanted = std::max(kBlocksWanted / (a.kv.n_kv_heads * s.head_groups), 8);
+  s.wanted = static_cast<int>(std::max(wanted, (context + s.longest - 1) / s.longest));
+  s.max = std::min<int64_t>(s.wanted, (context + kShortest - 1) / kShortest);
+  if (a.window > 0) s.max = std::min(s.max, (a.window + kShortest - 2) / kShortest + 1);
+  return s;
+}
 
 size_t attend_spans_workspace(const AttendArgs& a, int64_t rows) {
   const int64_t states = std::min(rows, kSliceRows) * a.n_heads * spans_of(a).max;
@@ -301,11 +221,12 @@ void launch_attend_spans(const AttendArgs& a, const LiveRows& rows, void* worksp
   const Spans s = spans_of(a);
   auto* states = static_cast<float*>(workspace);
   for (int64_t first = 0; first < rows.rows; first += kSliceRows) {
-    const auto n = static_cast<unsigned>(std::min(kSliceRows, rows.rows - first));
-    const dim3 blocks(static_cast<unsigned>(s.max), static_cast<unsigned>(a.kv.n_kv_heads * s.head_groups), n);
-    attend_span<<<blocks, kThreads, shared_bytes(a, s.longest), stream>>>(a, rows, s, first, states);
-    const dim3 heads(n, static_cast<unsigned>(a.n_heads));
-    join_spans<<<heads, kJoinThreads, static_cast<size_t>(s.max) * sizeof(float), stream>>>(a, rows, s, first, states);
+    const int64_t n = std::min(kSliceRows, rows.rows - first);
+    launch_after(attend_span, span_blocks(a, s, n), kThreads, shared_bytes(a, s.longest), stream, a, rows, s, first,
+                 states);
+    dim3 heads = span_blocks(a, s, n);
+    heads.x = 1;
+    launch_after(join_spans, heads, kThreads, 0, stream, a, rows, s, first, states);
   }
 }
 

@@ -2,6 +2,7 @@
 // at a time, with a running maximum for each query. All products in float32.
 #include <algorithm>
 
+#include "kernels/cuda/attend_runs.cuh"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
 
@@ -27,24 +28,6 @@ size_t shared_bytes(const AttendArgs& a) {
   return static_cast<size_t>(kQueries * query_stride(a.kv.key_dim) +
                              kKeys * cache_stride(a.kv.key_dim, a.kv.value_dim) + kKeys * kQueries) *
          sizeof(float);
-}
-
-// Queries of rows [first, first + rows) of a sequence, which stand at consecutive positions.
-struct Run {
-  int64_t first;
-  int rows;
-  int32_t slot;
-  int64_t position;  // of the first row
-};
-__device__ Run run_at(const Places& places, int64_t first, int64_t end) {
-  const int32_t* slots = places.slots;
-  const int32_t* positions = places.positions;
-  Run run{first, 1, slots[first], positions[first]};
-  while (first + run.rows < end && slots[first + run.rows] == run.slot &&
-         positions[first + run.rows] == run.position + run.rows) {
-    run.rows++;
-  }
-  return run;
 }
 
 // Keys or values of positions [begin, begin + n) as floats, zeros past n and past dim up to `width`. Eight threads for
@@ -144,23 +127,12 @@ __device__ __forceinline__ void add_values(const float* weights, const float* va
   }
 }
 
-// A query of the tile: its row and head. Queries behind the last one have row -1.
-struct Query {
-  int64_t row;
-  int head;
-};
-__device__ __forceinline__ Query query_at(const AttendArgs& a, const Run& run, int kv_head, int q) {
-  const int group = a.n_heads / a.kv.n_kv_heads;
-  if (q >= run.rows * group) return {-1, 0};
-  return {run.first + q / group, kv_head * group + q % group};
-}
-
 template <int kBands>
-__device__ void store_outputs(const AttendArgs& a, const Run& run, int kv_head, int query, int lane,
+__device__ void store_outputs(const AttendArgs& a, const AttendRun& run, int kv_head, int query, int lane,
                               const Softmax& softmax, const float4 (&acc)[4][kBands]) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    const Query q = query_at(a, run, kv_head, query + i);
+    const RunQuery q = run_query(a, run, kv_head, query + i);
     if (q.row < 0) continue;
     float factor = 1, total = softmax.total[i];
     if (a.sinks != nullptr) {
@@ -185,26 +157,22 @@ __device__ void store_outputs(const AttendArgs& a, const Run& run, int kv_head, 
   }
 }
 
-__device__ __forceinline__ int64_t first_visible(const AttendArgs& a, int64_t position) {
-  return a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
-}
-
 // Bounds of what four queries see of the positions from `begin` on.
-__device__ __forceinline__ void seen_by(const AttendArgs& a, const Run& run, int query, int64_t begin, int (&low)[4],
-                                        int (&high)[4]) {
+__device__ __forceinline__ void seen_by(const AttendArgs& a, const AttendRun& run, int query, int64_t begin,
+                                        int (&low)[4], int (&high)[4]) {
   const int group = a.n_heads / a.kv.n_kv_heads;
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     const int row = (query + i) / group;
     const int64_t position = run.position + row;
-    const int64_t from = first_visible(a, position) - begin, to = position + 1 - begin;
+    const int64_t from = first_seen(a, position) - begin, to = position + 1 - begin;
     low[i] = static_cast<int>(from < 0 ? 0 : from > kKeys ? kKeys : from);
     high[i] = row < run.rows ? static_cast<int>(to < 0 ? 0 : to > kKeys ? kKeys : to) : 0;
   }
 }
 
 template <int kBands>
-__device__ void attend_run(const AttendArgs& a, const Run& run, int kv_head, float* shared) {
+__device__ void attend_run(const AttendArgs& a, const AttendRun& run, int kv_head, float* shared) {
   const int query_row = query_stride(a.kv.key_dim), cache_row = cache_stride(a.kv.key_dim, a.kv.value_dim);
   float* queries = shared;
   float* cache = queries + kQueries * query_row;
@@ -213,7 +181,7 @@ __device__ void attend_run(const AttendArgs& a, const Run& run, int kv_head, flo
   const int lane = threadIdx.x % kLanes, query = threadIdx.x / kLanes * 4;
   __syncthreads();  // the run before is done
   for (int e = threadIdx.x; e < kQueries * key_width; e += kThreads) {
-    const Query q = query_at(a, run, kv_head, e / key_width);
+    const RunQuery q = run_query(a, run, kv_head, e / key_width);
     const int i = e % key_width;
     const bool there = q.row >= 0 && i < a.kv.key_dim;
     queries[e / key_width * query_row + i] =
@@ -227,7 +195,7 @@ __device__ void attend_run(const AttendArgs& a, const Run& run, int kv_head, flo
   }
   float4 acc[4][kBands] = {};
   const int64_t end = run.position + run.rows;
-  for (int64_t begin = first_visible(a, run.position) / kKeys * kKeys; begin < end; begin += kKeys) {
+  for (int64_t begin = first_seen(a, run.position) / kKeys * kKeys; begin < end; begin += kKeys) {
     const int n = static_cast<int>(end - begin < kKeys ? end - begin : kKeys);
     __syncthreads();
     load_cache(a, a.kv.k, a.kv.k_token_bytes, kv_head * a.kv.k_head_bytes, a.kv.key_dim, key_width, run.slot, begin, n,
@@ -267,7 +235,7 @@ __global__ void __launch_bounds__(kThreads) attend_tile(const __grid_constant__ 
   const int64_t first = tile * tile_rows;
   const int64_t end = first + tile_rows < live ? first + tile_rows : live;
   for (int64_t row = first; row < end;) {
-    const Run run = run_at(a.places, row, end);
+    const AttendRun run = run_at(a.places, row, end);
     attend_run<kBands>(a, run, blockIdx.y, reinterpret_cast<float*>(shared));
     row += run.rows;
   }

@@ -87,9 +87,23 @@ struct AttendArgs {
 // in order: a row's bits do not depend on the rows beside it. workspace: attend_spans_workspace().
 void launch_attend_spans(const AttendArgs& args, const LiveRows& rows, void* workspace, cudaStream_t stream);
 size_t attend_spans_workspace(const AttendArgs& args, int64_t rows);
+// Append and attention of a few rows in one kernel, over a cache of float16: whether it can, and the launch. Queries
+// and keys stay as they were before norm and rope; `counts` are zeros before and after. What it appends are the bits of
+// launch_append(); sums are formed in another order than by the other kernels. workspace: attend_spans_workspace().
+inline constexpr int64_t kMostAppended = 8;
+struct Arrivals {
+  int32_t* counts;  // [rows][n_heads]
+  int64_t stride;
+};
+bool appends_and_attends(const AttendArgs& args, int n_pairs, const LiveRows& rows);
+void launch_append_attend(const AppendArgs& append, const AttendArgs& args, const Arrivals& arrivals,
+                          const LiveRows& rows, void* workspace, cudaStream_t stream);
 // Tiles of consecutive rows of a sequence share the loads of its keys and values: for prompts. Whether the heads are
 // narrow enough for the shared memory of a block.
 bool attend_tiles_fit(const AttendArgs& args, size_t max_shared_bytes);
 void launch_attend_tiles(const AttendArgs& args, const LiveRows& rows, cudaStream_t stream);
+// The same on the tensor cores, for caches of float16: whether the device and the shape are such.
+bool attend_mma_fits(const AttendArgs& args, int compute_capability, size_t max_shared_bytes);
+void launch_attend_mma(const AttendArgs& args, const LiveRows& rows, cudaStream_t stream);
 
 }  // namespace strata::kernels::cuda

@@ -51,40 +51,45 @@ __device__ __forceinline__ void store_head(KvType type, const float* x, int n, u
 // Element i of a head.
 __device__ __forceinline__ float head_element(KvType type, const uint8_t* head, int i) {
   switch (type) {
-    case KvType::kF32: return __ldg(reinterpret_cast<const float*>(head) + i);
-    case KvType::kF16: return half_value(__ldg(reinterpret_cast<const uint16_t*>(head) + i));
-    case KvType::kBf16: return float_of_bits(uint32_t{__ldg(reinterpret_cast<const uint16_t*>(head) + i)} << 16);
+    case KvType::kF32: return reinterpret_cast<const float*>(head)[i];
+    case KvType::kF16: return half_value(reinterpret_cast<const uint16_t*>(head)[i]);
+    case KvType::kBf16: return float_of_bits(uint32_t{reinterpret_cast<const uint16_t*>(head)[i]} << 16);
     case KvType::kQ8_0: break;
   }
   const uint8_t* block = head + i / 32 * 34;
-  const auto code = static_cast<int8_t>(__ldg(block + 2 + i % 32));
-  return half_value(__ldg(reinterpret_cast<const uint16_t*>(block))) * static_cast<float>(code);
+  const auto code = static_cast<int8_t>(block[2 + i % 32]);
+  return half_value(*reinterpret_cast<const uint16_t*>(block)) * static_cast<float>(code);
 }
 
-// Elements [i, i + 4) of a head that has n; zeros behind.
+__device__ __forceinline__ bool aligned(const void* p, unsigned bytes) {
+  return (reinterpret_cast<uintptr_t>(p) & (bytes - 1)) == 0;
+}
+
+// Elements [i, i + 4) of a head that has n; zeros behind. Loads are coherent: kernels read what they have appended.
 __device__ __forceinline__ float4 four_elements(KvType type, const uint8_t* head, int i, int n) {
   if (i + 4 <= n) {
-    const uint8_t* at = head + (type == KvType::kQ8_0 ? i / 32 * 34 + 2 + i % 32 : i * (type == KvType::kF32 ? 4 : 2));
-    if (type == KvType::kF32) {
-      const Words4 w = load16(at);
-      return make_float4(float_of_bits(w.w[0]), float_of_bits(w.w[1]), float_of_bits(w.w[2]), float_of_bits(w.w[3]));
-    }
     if (type == KvType::kQ8_0) {
-      const uint32_t codes = load4(at);
-      const float d = load_half(head + i / 32 * 34);
-      return make_float4(d * static_cast<float>(static_cast<int8_t>(codes)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 8)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 16)),
-                         d * static_cast<float>(static_cast<int8_t>(codes >> 24)));
+      const uint8_t* block = head + i / 32 * 34;
+      const auto* pairs = reinterpret_cast<const uint16_t*>(block + 2 + i % 32);  // blocks have even addresses
+      const uint32_t low = pairs[0], high = pairs[1];
+      const float d = half_value(*reinterpret_cast<const uint16_t*>(block));
+      return make_float4(d * static_cast<float>(static_cast<int8_t>(low)),
+                         d * static_cast<float>(static_cast<int8_t>(low >> 8)),
+                         d * static_cast<float>(static_cast<int8_t>(high)),
+                         d * static_cast<float>(static_cast<int8_t>(high >> 8)));
     }
-    uint32_t w[2];
-    load8(at, w);
-    if (type == KvType::kF16) {
-      return make_float4(half_value(w[0] & 0xFFFF), half_value(w[0] >> 16), half_value(w[1] & 0xFFFF),
-                         half_value(w[1] >> 16));
+    const uint8_t* at = head + i * (type == KvType::kF32 ? 4 : 2);
+    if (type == KvType::kF32) {
+      if (aligned(at, 16)) return *reinterpret_cast<const float4*>(at);
+    } else if (aligned(at, 8)) {
+      const uint2 w = *reinterpret_cast<const uint2*>(at);
+      if (type == KvType::kF16) {
+        return make_float4(half_value(w.x & 0xFFFF), half_value(w.x >> 16), half_value(w.y & 0xFFFF),
+                           half_value(w.y >> 16));
+      }
+      return make_float4(float_of_bits(w.x << 16), float_of_bits(w.x & 0xFFFF0000u), float_of_bits(w.y << 16),
+                         float_of_bits(w.y & 0xFFFF0000u));
     }
-    return make_float4(float_of_bits(w[0] << 16), float_of_bits(w[0] & 0xFFFF0000u), float_of_bits(w[1] << 16),
-                       float_of_bits(w[1] & 0xFFFF0000u));
   }
   float v[4];
   for (int e = 0; e < 4; e++) v[e] = i + e < n ? head_element(type, head, i + e) : 0;

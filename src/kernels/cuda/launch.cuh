@@ -22,6 +22,8 @@ __device__ __forceinline__ void start_kernel_behind() {
 
 // Whether the device of the calling thread can start kernels early.
 bool starts_early();
+// Whether its tensor cores multiply floats and halves.
+bool has_float_cores();
 
 template <class... Params, class... Args>
 void launch_after(void (*kernel)(Params...), dim3 grid, int threads, size_t shared, cudaStream_t stream,

@@ -2,6 +2,10 @@
 
 namespace strata::kernels::cuda {
 
+bool matvec_norms(const Product& p) {
+  return p.format != ActFormat::kNone && matvec_chunk(p.cols, matvec_rows(p) * kRoundedBytesPer256) >= p.cols;
+}
+
 void launch_matvec(const Product& p, int n_sms, cudaStream_t stream) {
   if (p.max_items == 0 || p.rows == 0) return;
   if (p.format == ActFormat::kNone) return launch_matvec_float(p, n_sms, stream);

@@ -6,6 +6,9 @@
 
 namespace strata::kernels::cuda {
 
+// Whether launch_matvec() norms the rows of this product where it has a gain: all of their columns fit a block's shared
+// memory as 8-bit integers. Each block does it for itself.
+bool matvec_norms(const Product& product);
 // Without experts, any number of items; with them, each pair reads its expert's weights.
 void launch_matvec(const Product& product, int n_sms, cudaStream_t stream);
 

@@ -11,15 +11,20 @@ template <int kR>
 struct FloatRows {
   static constexpr int kRows = kR;
   static constexpr int kLanes = kWarp;
-  static constexpr int64_t kRowFloatsPer256 = 256 / 16 * 20;
-  static constexpr int64_t kBytesPer256 = kRows * kRowFloatsPer256 * 4;
+  static constexpr int kRowFloatsPer256 = 256 / 16 * 20;
+  static constexpr int kBytesPer256 = kRows * kRowFloatsPer256 * 4;
 
-  __device__ static float* row_at(uint4* shared, int64_t chunk, int r) {
+  struct Held {};  // weights are loaded where they are multiplied
+  static constexpr bool kHeldEarly = false;
+  static constexpr int kBlocks = 2;
+  __device__ static void hold(const WeightRows&, int, int, int, int, Held&) {}
+
+  __device__ static float* row_at(uint4* shared, int chunk, int r) {
     return reinterpret_cast<float*>(shared) + r * (chunk / 256 * kRowFloatsPer256);
   }
   __device__ static int64_t place(int64_t col) { return col + col / 16 * 4; }
 
-  __device__ static void fill(const Product& p, int64_t first, int n, int64_t c0, int64_t cols, int64_t chunk,
+  __device__ static void fill(const Product& p, int64_t first, int n, int c0, int cols, int chunk,
                               uint4* shared) {
     for (int r = 0; r < kRows; r++) {
       float* to = row_at(shared, chunk, r);
@@ -33,7 +38,7 @@ struct FloatRows {
 
   // kCount neighbours within a run of 16, kCount a multiple of 4.
   template <int kCount>
-  __device__ static void add_values(const float* v, int64_t col, int64_t chunk, uint4* shared, float* sums) {
+  __device__ static void add_values(const float* v, int64_t col, int chunk, uint4* shared, float* sums) {
 #pragma unroll
     for (int r = 0; r < kRows; r++) {
       const float* x = row_at(shared, chunk, r) + place(col);
@@ -52,8 +57,9 @@ struct FloatRows {
 // Any quantised type.
 template <int kR>
 struct MatVecDecoded : FloatRows<kR> {
-  __device__ static void add(quant::Type type, const WeightRows& rows, int64_t c0, int64_t cols, int64_t chunk,
-                             uint4* shared, int begin, int step, float (&sums)[kTogether * kR]) {
+  __device__ static void add(quant::Type type, const WeightRows& rows, int c0, int cols, int chunk,
+                             uint4* shared, int begin, int step, const typename FloatRows<kR>::Held&,
+                             float (&sums)[kTogether * kR]) {
     const int64_t units = (cols + kUnitCols - 1) / kUnitCols;
     for (int64_t u = begin; u < units; u += step) {
 #pragma unroll
@@ -93,8 +99,9 @@ __device__ __forceinline__ void load_plain(const uint8_t* row, int64_t col, int6
 
 template <quant::Type kType, int kR>
 struct MatVecPlain : FloatRows<kR> {
-  __device__ static void add(quant::Type, const WeightRows& rows, int64_t c0, int64_t cols, int64_t chunk,
-                             uint4* shared, int begin, int step, float (&sums)[kTogether * kR]) {
+  __device__ static void add(quant::Type, const WeightRows& rows, int c0, int cols, int chunk,
+                             uint4* shared, int begin, int step, const typename FloatRows<kR>::Held&,
+                             float (&sums)[kTogether * kR]) {
 #pragma unroll 2
     for (int64_t col = begin * 8; col < cols; col += step * 8) {
       float v[kTogether][8];

@@ -28,13 +28,17 @@ struct Part {
 
 // Where the experts of the pairs of a step lie. Pair p belongs to row p / k and goes to expert ids[p / k][p % k].
 struct ExpertTable {
-  const uint8_t* memory = nullptr;   // of the slots
-  const int64_t* offsets = nullptr;  // [slots] where each starts, bytes
-  const int32_t* slot_of = nullptr;  // [experts] or -1; null: no experts
+  const uint8_t* memory = nullptr;     // of the slots
+  const int64_t* offsets = nullptr;    // [slots] where each starts, bytes
+  const int32_t* slot_of = nullptr;    // [experts] slot, kLinked, or -1; null: no experts
+  const int64_t* linked_at = nullptr;  // [experts] address of each that lies elsewhere; null: none does
   const int32_t* ids = nullptr;
   int64_t ids_stride = 0;
   int k = 1;
 };
+
+// What slot_of says of an expert that is at an address of its own.
+inline constexpr int32_t kLinked = INT32_MAX;
 
 enum class Activation : uint8_t { kSiluMul, kSwigluClamped };
 
@@ -45,6 +49,14 @@ enum class Finish : uint8_t {
   kActivate,     // y = activation(product of the first part, product of the second)
   kActivateOut,  // y = activation(y, product)
 };
+
+// A further matrix of a model, of the type and the columns of the first one, whose rows continue those above it.
+struct Below {
+  const uint8_t* memory = nullptr;
+  const float* bias = nullptr;  // of its own rows, or null
+  int64_t first_row = INT64_MAX;  // the product's row that its row 0 is
+};
+inline constexpr int kMostBelow = 3;
 
 struct Product {
   Part parts[2];
@@ -76,6 +88,12 @@ struct Product {
   // kNone: float32 products. Else what the activations are rounded to, once or, `twice`, their rest once more.
   ActFormat format = ActFormat::kNone;
   bool twice = false;
+
+  // Only for few items (matvec.h): matrices under the first one, and an RMS norm of the rows in front of the product
+  // where matvec_norms() says so.
+  Below below[kMostBelow];
+  const float* gain = nullptr;  // [cols]; null: rows as they are
+  float eps = 0;
 };
 
 }  // namespace strata::kernels::cuda

@@ -22,6 +22,7 @@ dim3 grid_of(const LiveRows& rows, int64_t cols) {
 template <class Body>
 __device__ __forceinline__ void for_element(const LiveRows& rows, int64_t cols, const Body& body) {
   start_kernel_behind();
+  wait_for_kernel_before();
   const int64_t row = blockIdx.x;
   const int64_t col = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (!dead(rows, row) && col < cols) body(row, col);
@@ -45,6 +46,7 @@ __device__ float block_sum(float x) {
 __global__ void __launch_bounds__(kNormThreads) rms_norm(RmsNormArgs a, LiveRows rows) {
   constexpr int kHeld = 8;
   start_kernel_behind();
+  wait_for_kernel_before();
   const int64_t row = blockIdx.x;
   if (dead(rows, row)) return;
   const float* x = a.x + row * a.x_stride;
@@ -74,6 +76,7 @@ __global__ void __launch_bounds__(kNormThreads) rms_norm(RmsNormArgs a, LiveRows
 // A warp for each head.
 __global__ void gated_norm(GatedNormArgs a, LiveRows rows) {
   start_kernel_behind();
+  wait_for_kernel_before();
   const int64_t row = blockIdx.x;
   const int64_t head = int64_t{blockIdx.y} * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (dead(rows, row) || head >= a.n_heads) return;
@@ -118,50 +121,35 @@ __global__ void merge(MergeArgs a, LiveRows rows) {
   });
 }
 
-__global__ void combine(CombineArgs a, LiveRows rows) {
-  for_element(rows, a.cols, [&](int64_t row, int64_t col) {
-    float total = 0;
-    for (int j = 0; j < a.k; j++) {
-      const float value = a.pairs[(row * a.k + j) * a.pairs_stride + col];
-      total = __fadd_rn(total, __fmul_rn(a.weights[row * a.weights_stride + j], value));
-    }
-    float& x = a.x[row * a.x_stride + col];
-    x = __fadd_rn(x, total);
-  });
-}
-
 }  // namespace
 
 void launch_rms_norm(const RmsNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) rms_norm<<<static_cast<unsigned>(rows.rows), kNormThreads, 0, stream>>>(args, rows);
+  const dim3 grid(static_cast<unsigned>(rows.rows));
+  if (rows.rows > 0) launch_after(rms_norm, grid, kNormThreads, 0, stream, args, rows);
 }
 
 void launch_gated_norm(const GatedNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
   constexpr int64_t kHeads = kThreads / kWarp;
   const dim3 grid(static_cast<unsigned>(rows.rows), static_cast<unsigned>((args.n_heads + kHeads - 1) / kHeads));
-  if (rows.rows > 0) gated_norm<<<grid, kThreads, 0, stream>>>(args, rows);
+  if (rows.rows > 0) launch_after(gated_norm, grid, kThreads, 0, stream, args, rows);
 }
 
 void launch_silu_mul(float* gate, int64_t gate_stride, const float* up, int64_t up_stride, int64_t cols,
                      const LiveRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return;
-  silu_mul<<<grid_of(rows, cols), kThreads, 0, stream>>>(gate, gate_stride, up, up_stride, cols, rows);
+  launch_after(silu_mul, grid_of(rows, cols), kThreads, 0, stream, gate, gate_stride, up, up_stride, cols, rows);
 }
 
 void launch_add_gated(const AddGatedArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) add_gated<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+  if (rows.rows > 0) launch_after(add_gated, grid_of(rows, args.cols), kThreads, 0, stream, args, rows);
 }
 
 void launch_gather(const GatherArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) gather<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+  if (rows.rows > 0) launch_after(gather, grid_of(rows, args.cols), kThreads, 0, stream, args, rows);
 }
 
 void launch_merge(const MergeArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) merge<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
-}
-
-void launch_combine(const CombineArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) combine<<<grid_of(rows, args.cols), kThreads, 0, stream>>>(args, rows);
+  if (rows.rows > 0) launch_after(merge, grid_of(rows, args.cols), kThreads, 0, stream, args, rows);
 }
 
 }  // namespace strata::kernels::cuda

@@ -1,4 +1,4 @@
-// Element-wise work on rows, norms, row moves and the sum over experts, on a CUDA device. Kernels are launched for
+// Element-wise work on rows, norms and row moves, on a CUDA device. Kernels are launched for
 // `rows` rows and return early from live[0] on. All pointers are device pointers, strides count elements.
 #pragma once
 
@@ -96,18 +96,5 @@ struct MergeArgs {
   int64_t cols;
 };
 void launch_merge(const MergeArgs& args, const LiveRows& rows, cudaStream_t stream);
-
-// x[r] += sum over j of weights[r][j] * rows[r * k + j], in order of j, each product and sum rounded.
-struct CombineArgs {
-  const float* pairs;
-  int64_t pairs_stride;
-  const float* weights;  // [rows][k]
-  int64_t weights_stride;
-  int k;
-  float* x;
-  int64_t x_stride;
-  int64_t cols;
-};
-void launch_combine(const CombineArgs& args, const LiveRows& rows, cudaStream_t stream);
 
 }  // namespace strata::kernels::cuda

@@ -52,7 +52,7 @@ __device__ inline Tile tile_at(const Product& p, int64_t index, int tile_items) 
   tile.first = sorted.begins[low] + (index - sorted.tiles[low]) * tile_items;
   const int64_t left = sorted.begins[low + 1] - tile.first;
   tile.n = static_cast<int>(left < tile_items ? left : tile_items);
-  tile.memory = p.experts.memory + p.experts.offsets[p.experts.slot_of[low]];
+  tile.memory = expert_memory(p, static_cast<int32_t>(low));
   return tile;
 }
 inline int64_t max_tiles(const Product& p, int tile_items) {
@@ -77,5 +77,6 @@ bool launch_tiles_blocks(const Product& p, void* workspace, cudaStream_t stream)
 bool launch_tiles_iq(const Product& p, void* workspace, cudaStream_t stream);
 bool launch_tiles_bits(const Product& p, void* workspace, cudaStream_t stream);
 void launch_tiles_float(const Product& p, cudaStream_t stream);
+void launch_tiles_split(const Product& p, cudaStream_t stream);
 
 }  // namespace strata::kernels::cuda

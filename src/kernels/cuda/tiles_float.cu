@@ -1,4 +1,6 @@
-// Tiles of float32 products, of weights of any type: 32 weight rows by 32 items a block, 128 columns a step.
+// Tiles of float32 products, of weights of any type, without tensor cores: 32 weight rows by 32 items a block, 128
+// columns a step.
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tiles.cuh"
 #include "kernels/cuda/values.cuh"
 
@@ -74,6 +76,8 @@ __global__ void __launch_bounds__(kThreads) tiles_float(const __grid_constant__ 
 }  // namespace
 
 void launch_tiles_float(const Product& p, cudaStream_t stream) {
+  // The products of experts are multiplied with one another, which doubles what a split leaves out.
+  if (has_float_cores() && p.experts.slot_of == nullptr) return launch_tiles_split(p, stream);
   const dim3 grid(static_cast<unsigned>((p.rows + kEdge - 1) / kEdge),
                   static_cast<unsigned>(max_tiles(p, kTileItems) * (kTileItems / kEdge)));
   tiles_float<<<grid, kThreads, 0, stream>>>(p);

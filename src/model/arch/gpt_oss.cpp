@@ -31,9 +31,10 @@ Result<HParams> read(const Keys& keys) {
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
   const experts::ExpertFormula formula{
       .activation = experts::ExpertFormula::Activation::kSwigluClamped, .alpha = 1.702f, .limit = 7.0f};
-  return build_layered<AttentionBlock>(spec, {.ffn_norm = "post_attention_norm.weight",
-                                              .output_required = true,
-                                              .moe = {.formula = formula, .biases = true},
+  return build_layered<AttentionBlock>(spec, {.output_required = true,
+                                              .moe = {.norm = "post_attention_norm.weight",
+                                                      .formula = formula,
+                                                      .biases = true},
                                               .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
                                                 return AttentionBlock::load(s, prefix, {.sinks = true, .biases = true});
                                               }});

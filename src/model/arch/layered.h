@@ -12,12 +12,11 @@
 
 namespace strata::model {
 
-// Mixer: what stands between the first norm and the residual. It has declare(hp, act) and enqueue(ctx, layer).
+// Mixer: what stands before the first residual sum, its norm included. It has declare(hp, act) and enqueue(ctx, layer).
 template <class Mixer>
 class LayeredNetwork final : public Network {
  public:
   struct Layer {
-    device::In<float> mixer_norm, ffn_norm;
     Mixer mixer;
     MoeBlock moe;
   };
@@ -35,19 +34,13 @@ class LayeredNetwork final : public Network {
   void enqueue_start(const StepContext& ctx, bool embed) const override { ends_.enqueue_start(ctx, embed); }
   void enqueue_layer(const StepContext& ctx, int index) const override {
     const Layer& layer = layers_[static_cast<size_t>(index - first_)];
-    norm(ctx, layer.mixer_norm);
     layer.mixer.enqueue(ctx, index);
-    norm(ctx, layer.ffn_norm);
     const auto next = static_cast<size_t>(index - first_) + 1;
     layer.moe.enqueue(ctx, index, next < layers_.size() ? &layers_[next].moe : nullptr);
   }
   void enqueue_head(const StepContext& ctx, int64_t outputs) const override { ends_.enqueue_head(ctx, outputs); }
 
  private:
-  void norm(const StepContext& ctx, const device::In<float>& gain) const {
-    ctx.stream.enqueue(
-        device::RmsNorm{.x = ctx.hidden(), .gain = gain, .live = ctx.in.live(), .y = ctx.normed(), .eps = hp_.eps});
-  }
   HParams hp_;
   int first_;
   EndsBlock ends_;
@@ -57,7 +50,6 @@ class LayeredNetwork final : public Network {
 // How an architecture's layers differ in what is loaded.
 template <class Mixer>
 struct LayeredRecipe {
-  const char* ffn_norm;  // name of the second norm
   bool output_required;  // no tied embedding
   MoeOptions moe;
   Result<Mixer> (*load_mixer)(const NetworkSpec& spec, const std::string& prefix, int layer);
@@ -70,9 +62,7 @@ Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const La
   for (int i = spec.first; i < spec.last; i++) {
     const std::string prefix = format("blk.{}.", i);
     typename Layers::Layer layer;
-    ASSIGN_OR_RETURN(layer.mixer_norm, spec.loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
     ASSIGN_OR_RETURN(layer.mixer, recipe.load_mixer(spec, prefix, i));
-    ASSIGN_OR_RETURN(layer.ffn_norm, spec.loader.vector(prefix + recipe.ffn_norm, spec.hp.dim));
     ASSIGN_OR_RETURN(layer.moe, MoeBlock::load(spec, prefix, recipe.moe));
     layers.push_back(std::move(layer));
   }

@@ -14,8 +14,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.ffn_norm = "ffn_norm.weight",
-                                              .output_required = false,
+  return build_layered<AttentionBlock>(spec, {.output_required = false,
                                               .moe = {},
                                               .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
                                                 return AttentionBlock::load(s, prefix, {.q_k_norm = true});

@@ -74,9 +74,8 @@ Result<HybridMixer> load_mixer(const NetworkSpec& spec, const std::string& prefi
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<HybridMixer>(spec, {.ffn_norm = "post_attention_norm.weight",
-                                           .output_required = false,
-                                           .moe = {.formula = {}, .shared_gate = true},
+  return build_layered<HybridMixer>(spec, {.output_required = false,
+                                           .moe = {.norm = "post_attention_norm.weight", .shared_gate = true},
                                            .load_mixer = load_mixer});
 }
 

@@ -17,20 +17,20 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
     return options.biases ? loader.vector(prefix + name + ".bias", width)
                           : loader.optional_vector(prefix + name + ".bias", width);
   };
-  const auto project = [&](const std::string& name, int64_t column, int64_t width) -> Status {
-    Projection p{};
-    ASSIGN_OR_RETURN(p.weight, loader.matrix(prefix + name + ".weight", hp.dim, width));
+  const auto project = [&](const std::string& name, int64_t width) -> Status {
+    device::Project::Part p;
+    ASSIGN_OR_RETURN(p.w, loader.matrix(prefix + name + ".weight", hp.dim, width));
     ASSIGN_OR_RETURN(p.bias, bias(name, width));
-    p.column = column;
     block.projections_.push_back(p);
     return {};
   };
+  ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "attn_norm.weight", hp.dim));
   if (loader.has(prefix + "attn_qkv.weight")) {
-    RETURN_IF_ERROR(project("attn_qkv", 0, nq + nk + nv));
+    RETURN_IF_ERROR(project("attn_qkv", nq + nk + nv));
   } else {
-    RETURN_IF_ERROR(project("attn_q", 0, nq));
-    RETURN_IF_ERROR(project("attn_k", nq, nk));
-    RETURN_IF_ERROR(project("attn_v", nq + nk, nv));
+    RETURN_IF_ERROR(project("attn_q", nq));
+    RETURN_IF_ERROR(project("attn_k", nk));
+    RETURN_IF_ERROR(project("attn_v", nv));
   }
   ASSIGN_OR_RETURN(block.output_,
                    loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
@@ -59,35 +59,33 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
   const device::View<float> mixed = ctx.view(Act::kMixed, int64_t{hp.n_heads} * hp.value_dim);
   const device::RowMap rows = ctx.in.row_map(ctx.rows);
   const int q_head_stride = hp.key_dim * (options_.gated ? 2 : 1);
-  for (const Projection& p : projections_) {
-    ctx.stream.enqueue(device::MatMul{.w = p.weight,
-                                      .x = ctx.normed(),
-                                      .bias = p.bias,
-                                      .live = ctx.in.live(),
-                                      .y = qkv.columns(p.column, p.weight.rows)});
-  }
-  ctx.stream.enqueue(device::RopeAppend{.q = qkv.columns(0, nq),
-                                        .k = qkv.columns(nq, nk),
-                                        .v = qkv.columns(nq + nk, hp.v_width()),
-                                        .q_norm = q_norm_,
-                                        .k_norm = k_norm_,
-                                        .cos_sin = ctx.cos_sin(),
-                                        .rows = rows,
-                                        .kv = ctx.state.kv(layer),
-                                        .n_heads = hp.n_heads,
-                                        .q_head_stride = q_head_stride,
-                                        .interleaved = hp.rope_interleaved,
-                                        .eps = hp.eps});
-  ctx.stream.enqueue(device::Attention{.q = qkv.columns(0, nq),
-                                       .sinks = sinks_,
-                                       .rows = rows,
-                                       .kv = ctx.state.kv(layer),
-                                       .y = mixed,
-                                       .n_heads = hp.n_heads,
-                                       .q_head_stride = q_head_stride,
-                                       .gated = options_.gated,
-                                       .window = hp.windows[static_cast<size_t>(layer)],
-                                       .scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim))});
+  device::Project project{.x = ctx.hidden(),
+                          .gain = norm_,
+                          .live = ctx.in.live(),
+                          .normed = ctx.normed(),
+                          .y = qkv,
+                          .eps = hp.eps};
+  for (size_t i = 0; i < projections_.size(); i++) project.parts[i] = projections_[i];
+  ctx.stream.enqueue(project);
+  ctx.stream.enqueue(
+      device::AppendAttend{.append = {.q = qkv.columns(0, nq),
+                                      .k = qkv.columns(nq, nk),
+                                      .v = qkv.columns(nq + nk, hp.v_width()),
+                                      .q_norm = q_norm_,
+                                      .k_norm = k_norm_,
+                                      .cos_sin = ctx.cos_sin(),
+                                      .rows = rows,
+                                      .kv = ctx.state.kv(layer),
+                                      .n_heads = hp.n_heads,
+                                      .q_head_stride = q_head_stride,
+                                      .interleaved = hp.rope_interleaved,
+                                      .eps = hp.eps},
+                           .sinks = sinks_,
+                           .arrivals = ctx.act.ints(Act::kArrivals, ctx.rows, hp.n_heads),
+                           .y = mixed,
+                           .gated = options_.gated,
+                           .window = hp.windows[static_cast<size_t>(layer)],
+                           .scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim))});
   ctx.stream.enqueue(device::MatMul{
       .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.hidden(), .accumulate = true});
 }

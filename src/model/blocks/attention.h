@@ -1,4 +1,4 @@
-// Grouped-query attention: projections, per-head norms, rope, paged cache, sinks, output gate, output matrix.
+// Grouped-query attention: norm, projections, per-head norms, rope, paged cache, sinks, output gate, output matrix.
 #pragma once
 
 #include <string>
@@ -17,23 +17,18 @@ struct AttentionOptions {
 
 class AttentionBlock {
  public:
-  // Loads blk.N.attn_q, attn_k, attn_v (or the fused attn_qkv), attn_output, and biases where the file has them.
+  // Loads blk.N.attn_norm, attn_q, attn_k, attn_v (or the fused attn_qkv), attn_output, and biases where the file has
+  // them.
   static Result<AttentionBlock> load(const NetworkSpec& spec, const std::string& prefix,
                                      const AttentionOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += attention(normed)
+  // hidden += attention(norm(hidden)); normed is scratch.
   void enqueue(const StepContext& ctx, int layer) const;
 
  private:
-  // A projection into columns [column, column + weight.rows) of q | k | v.
-  struct Projection {
-    device::Weight weight;
-    device::In<float> bias;
-    int64_t column;
-  };
-  std::vector<Projection> projections_;
+  std::vector<device::Project::Part> projections_;  // to q | k | v
   device::Weight output_;
-  device::In<float> output_bias_, q_norm_, k_norm_, sinks_;
+  device::In<float> norm_, output_bias_, q_norm_, k_norm_, sinks_;
   AttentionOptions options_;
 };
 

@@ -36,17 +36,17 @@ Status DeltaNetBlock::load_inputs(const NetworkSpec& spec, const std::string& pr
   if (options_.grouped_gates && loader.has(legacy)) {
     const LegacyOrder order = legacy_order(s);
     const int64_t rows = s.channels() + width;
-    ASSIGN_OR_RETURN(qkv_, loader.matrix_rows(legacy, hp.dim, rows, order.qkv));
-    ASSIGN_OR_RETURN(z_, loader.matrix_rows(legacy, hp.dim, rows, order.z));
+    ASSIGN_OR_RETURN(inputs_[0], loader.matrix_rows(legacy, hp.dim, rows, order.qkv));
+    ASSIGN_OR_RETURN(inputs_[1], loader.matrix_rows(legacy, hp.dim, rows, order.z));
   } else {
-    ASSIGN_OR_RETURN(qkv_, loader.matrix(prefix + "attn_qkv.weight", hp.dim, s.channels()));
-    ASSIGN_OR_RETURN(z_, loader.matrix(prefix + "attn_gate.weight", hp.dim, width));
+    ASSIGN_OR_RETURN(inputs_[0], loader.matrix(prefix + "attn_qkv.weight", hp.dim, s.channels()));
+    ASSIGN_OR_RETURN(inputs_[1], loader.matrix(prefix + "attn_gate.weight", hp.dim, width));
   }
   if (options_.grouped_gates) {
-    ASSIGN_OR_RETURN(beta_alpha_, loader.matrix(prefix + "ssm_ba.weight", hp.dim, 2 * int64_t{s.n_value_heads}));
+    ASSIGN_OR_RETURN(inputs_[2], loader.matrix(prefix + "ssm_ba.weight", hp.dim, 2 * int64_t{s.n_value_heads}));
   } else {
-    ASSIGN_OR_RETURN(beta_, loader.matrix(prefix + "ssm_beta.weight", hp.dim, s.n_value_heads));
-    ASSIGN_OR_RETURN(alpha_, loader.matrix(prefix + "ssm_alpha.weight", hp.dim, s.n_value_heads));
+    ASSIGN_OR_RETURN(inputs_[2], loader.matrix(prefix + "ssm_beta.weight", hp.dim, s.n_value_heads));
+    ASSIGN_OR_RETURN(inputs_[3], loader.matrix(prefix + "ssm_alpha.weight", hp.dim, s.n_value_heads));
   }
   return {};
 }
@@ -57,6 +57,7 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
   WeightLoader& loader = spec.loader;
   DeltaNetBlock block;
   block.options_ = options;
+  ASSIGN_OR_RETURN(block.input_norm_, loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
   RETURN_IF_ERROR(block.load_inputs(spec, prefix));
   ASSIGN_OR_RETURN(block.taps_, loader.float_rows(prefix + "ssm_conv1d.weight", s.kernel, s.channels()));
   ASSIGN_OR_RETURN(block.dt_bias_, loader.vector(prefix + "ssm_dt.bias", s.n_value_heads));
@@ -69,38 +70,34 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
 }
 
 void DeltaNetBlock::declare(const HParams& hp, Activations& act) const {
-  const int64_t width = int64_t{hp.delta.n_value_heads} * hp.delta.value_dim;
-  act.need(Act::kProjected, hp.delta.channels());
+  const int64_t heads = hp.delta.n_value_heads;
+  act.need(Act::kProjected, hp.delta.channels() + heads * hp.delta.value_dim + 2 * heads);
   act.need(Act::kMixed, hp.delta.channels());
-  act.need(Act::kMixedOut, width);
-  act.need(Act::kGate, width);
-  act.need(Act::kGates, 2 * int64_t{hp.delta.n_value_heads});
-  act.need(Act::kDecay, 2 * int64_t{hp.delta.n_value_heads});
+  act.need(Act::kMixedOut, heads * hp.delta.value_dim);
+  act.need(Act::kDecay, 2 * heads);
 }
 
 void DeltaNetBlock::enqueue(const StepContext& ctx, int layer) const {
   const HParams& hp = ctx.hp;
   const device::DeltaShape& s = hp.delta;
-  const int64_t heads = s.n_value_heads;
+  const int64_t heads = s.n_value_heads, width = heads * s.value_dim;
   const device::In<int32_t> live = ctx.in.live();
   const device::SegmentMap segments = ctx.in.segments();
-  const device::View<float> raw = ctx.view(Act::kProjected, s.channels());
+  const device::View<float> projected = ctx.view(Act::kProjected, s.channels() + width + 2 * heads);
+  const device::View<float> raw = projected.columns(0, s.channels());
+  const device::View<float> z = projected.columns(s.channels(), width);
+  const device::View<float> ba = projected.columns(s.channels() + width, 2 * heads);
   const device::View<float> qkv = ctx.view(Act::kMixed, s.channels());
-  const device::View<float> out = ctx.view(Act::kMixedOut, heads * s.value_dim);
-  const device::View<float> z = ctx.view(Act::kGate, heads * s.value_dim);
-  const device::View<float> ba = ctx.view(Act::kGates, 2 * heads);
+  const device::View<float> out = ctx.view(Act::kMixedOut, width);
   const device::View<float> g_beta = ctx.view(Act::kDecay, 2 * heads);
-  const auto project = [&](const device::Weight& w, const device::View<float>& y) {
-    ctx.stream.enqueue(device::MatMul{.w = w, .x = ctx.normed(), .bias = {}, .live = live, .y = y});
-  };
-  project(qkv_, raw);
-  project(z_, z);
-  if (options_.grouped_gates) {
-    project(beta_alpha_, ba);
-  } else {
-    project(beta_, ba.columns(0, heads));
-    project(alpha_, ba.columns(heads, heads));
-  }
+  device::Project project{.x = ctx.hidden(),
+                          .gain = input_norm_,
+                          .live = live,
+                          .normed = ctx.normed(),
+                          .y = projected,
+                          .eps = hp.eps};
+  for (size_t i = 0; i < inputs_.size(); i++) project.parts[i].w = inputs_[i];
+  ctx.stream.enqueue(project);
   ctx.stream.enqueue(device::DeltaConv{.x = raw,
                                        .taps = taps_,
                                        .conv_state = ctx.state.conv_state(layer),

@@ -1,6 +1,7 @@
-// The gated delta net: projections, causal convolution, gates, delta rule, gated norm, output matrix.
+// The gated delta net: norm, projections, causal convolution, gates, delta rule, gated norm, output matrix.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "model/network.h"
@@ -20,13 +21,14 @@ class DeltaNetBlock {
  public:
   static Result<DeltaNetBlock> load(const NetworkSpec& spec, const std::string& prefix, const DeltaNetOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += delta_net(normed)
+  // hidden += delta_net(norm(hidden)); normed is scratch.
   void enqueue(const StepContext& ctx, int layer) const;
 
  private:
   Status load_inputs(const NetworkSpec& spec, const std::string& prefix);
-  device::Weight qkv_, z_, beta_alpha_, beta_, alpha_, output_;
-  device::In<float> taps_, dt_bias_, decay_, norm_;
+  std::array<device::Weight, device::Project::kMost> inputs_;  // q | k | v, z, then b and a in one matrix or two
+  device::Weight output_;
+  device::In<float> input_norm_, taps_, dt_bias_, decay_, norm_;
   DeltaNetOptions options_;
 };
 

@@ -28,6 +28,7 @@ void EndsBlock::declare(const HParams& hp, Activations& act) const {
   act.need(Act::kHidden, hp.dim);
   act.need(Act::kNormed, hp.dim);
   act.need(Act::kRope, hp.rope.n_rot);
+  act.need(Act::kArrivals, hp.n_heads);
   if (output_.empty()) return;
   act.need(Act::kOutputHidden, hp.dim);
   act.need(Act::kOutputNormed, hp.dim);
@@ -35,6 +36,7 @@ void EndsBlock::declare(const HParams& hp, Activations& act) const {
 }
 
 void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
+  const HParams& hp = ctx.hp;
   if (embed) {
     ctx.stream.enqueue(
         device::Embed{.table = embedding_, .ids = ctx.in.ids(ctx.rows), .live = ctx.in.live(), .y = ctx.hidden()});
@@ -44,18 +46,24 @@ void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
                                         .live = ctx.in.live(),
                                         .cos_sin = ctx.cos_sin(),
                                         .magnitude = rope_magnitude_});
+  const device::View<int32_t> arrivals = ctx.act.ints(Act::kArrivals, ctx.rows, hp.n_heads);
+  ctx.stream.fill_zero(*arrivals.memory, 0, static_cast<size_t>(arrivals.rows * arrivals.stride) * sizeof(int32_t));
 }
 
 void EndsBlock::enqueue_head(const StepContext& ctx, int64_t outputs) const {
   const HParams& hp = ctx.hp;
   const device::In<int32_t> live = ctx.in.live_outputs();
   const device::View<float> hidden = ctx.act.view(Act::kOutputHidden, outputs, hp.dim);
-  const device::View<float> normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim);
   const device::View<float> logits = ctx.act.view(Act::kLogits, outputs, hp.n_vocab);
   ctx.stream.enqueue(
       device::GatherRows{.x = ctx.hidden(), .rows = ctx.in.output_rows(outputs), .live = live, .y = hidden});
-  ctx.stream.enqueue(device::RmsNorm{.x = hidden, .gain = output_norm_, .live = live, .y = normed, .eps = hp.eps});
-  ctx.stream.enqueue(device::MatMul{.w = output_, .x = normed, .bias = {}, .live = live, .y = logits});
+  ctx.stream.enqueue(device::Project{.x = hidden,
+                                     .gain = output_norm_,
+                                     .parts = {{.w = output_, .bias = {}}},
+                                     .live = live,
+                                     .normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim),
+                                     .y = logits,
+                                     .eps = hp.eps});
 }
 
 }  // namespace strata::model

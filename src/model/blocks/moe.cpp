@@ -9,6 +9,7 @@ Result<MoeBlock> MoeBlock::load(const NetworkSpec& spec, const std::string& pref
   WeightLoader& loader = spec.loader;
   MoeBlock block;
   block.formula_ = options.formula;
+  ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + options.norm, hp.dim));
   ASSIGN_OR_RETURN(block.router_, loader.matrix(prefix + "ffn_gate_inp.weight", hp.dim, hp.route.n_experts));
   const std::string router_bias = prefix + "ffn_gate_inp.bias";
   ASSIGN_OR_RETURN(block.router_bias_, options.biases ? loader.vector(router_bias, hp.route.n_experts)
@@ -46,29 +47,37 @@ void MoeBlock::declare(const HParams& hp, Activations& act) const {
 }
 
 void MoeBlock::enqueue_router(const StepContext& ctx, const device::View<int32_t>& ids,
-                              const device::View<float>& weights) const {
-  ctx.stream.enqueue(device::Router{.w = router_,
-                                    .x = ctx.normed(),
-                                    .bias = router_bias_,
-                                    .selection_bias = selection_bias_,
-                                    .live = ctx.in.live(),
-                                    .ids = ids,
-                                    .weights = weights,
-                                    .logits = ctx.view(Act::kRouterLogits, ctx.hp.route.n_experts),
-                                    .params = ctx.hp.route});
+                              const device::View<float>& weights, Norm norm) const {
+  device::Router router{.w = router_,
+                        .x = ctx.normed(),
+                        .bias = router_bias_,
+                        .selection_bias = selection_bias_,
+                        .live = ctx.in.live(),
+                        .ids = ids,
+                        .weights = weights,
+                        .logits = ctx.view(Act::kRouterLogits, ctx.hp.route.n_experts),
+                        .params = ctx.hp.route};
+  if (norm == Norm::kFirst) {
+    router.x = ctx.hidden();
+    router.gain = norm_;
+    router.normed = ctx.normed();
+    router.eps = ctx.hp.eps;
+  }
+  ctx.stream.enqueue(router);
 }
 
 void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const {
   const HParams& hp = ctx.hp;
   const device::In<int32_t> live = ctx.in.live();
-  const device::View<int32_t> ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
+  device::View<int32_t> ids = ctx.dispatch.own_ids(layer, ctx.rows);
+  if (ids.empty()) ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
   const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
-  enqueue_router(ctx, ids, weights);
+  enqueue_router(ctx, ids, weights, Norm::kFirst);
   if (ctx.look_ahead) {
     ctx.dispatch.hint(ctx.stream, layer, experts::HintKind::kCertain, ids, live);
     if (next != nullptr) {
       const device::View<int32_t> ahead = ctx.act.ints(Act::kAheadIds, ctx.rows, hp.route.n_used);
-      next->enqueue_router(ctx, ahead, ctx.view(Act::kAheadWeights, hp.route.n_used));
+      next->enqueue_router(ctx, ahead, ctx.view(Act::kAheadWeights, hp.route.n_used), Norm::kDone);
       ctx.dispatch.hint(ctx.stream, layer + 1, experts::HintKind::kGuess, ahead, live);
     }
   }

@@ -1,4 +1,4 @@
-// The mixture of experts of a layer: router, dispatch of the routed experts, optional shared expert.
+// The mixture of experts of a layer: norm, router, dispatch of the routed experts, optional shared expert.
 #pragma once
 
 #include <string>
@@ -8,27 +8,31 @@
 namespace strata::model {
 
 struct MoeOptions {
-  experts::ExpertFormula formula;
+  const char* norm = "ffn_norm.weight";  // name of the norm in front
+  experts::ExpertFormula formula = {};
   bool biases = false;       // router and experts have biases; else those that the file has
   bool shared_gate = false;  // the shared expert has a gate; else all of it is added
 };
 
 class MoeBlock {
  public:
-  // Loads blk.N.ffn_gate_inp, exp_probs_b where the file has it, and with hp.shared_ffn the shared expert. The routed
-  // experts themselves belong to the dispatch's source.
+  // Loads the norm, blk.N.ffn_gate_inp, exp_probs_b where the file has it, and with hp.shared_ffn the shared expert. The
+  // routed experts themselves belong to the dispatch's source.
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += experts(normed). `next`: the block of the layer after this one, null for none; with ctx.look_ahead its
+  // hidden += experts(norm(hidden)). `next`: the block of the layer after this one, null for none; with ctx.look_ahead its
   // router is given this layer's input, which predicts what it will choose well enough to begin to read it: the first
   // half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6 with
   // all).
   void enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const;
 
  private:
-  void enqueue_router(const StepContext& ctx, const device::View<int32_t>& ids,
-                      const device::View<float>& weights) const;
+  // Of ctx.normed(), or of what it makes of ctx.hidden() before.
+  enum class Norm { kDone, kFirst };
+  void enqueue_router(const StepContext& ctx, const device::View<int32_t>& ids, const device::View<float>& weights,
+                      Norm norm) const;
 
+  device::In<float> norm_;
   device::Weight router_;
   device::In<float> router_bias_, selection_bias_;
   device::Weight shared_gate_, shared_up_, shared_down_;

@@ -13,7 +13,8 @@ struct Format<quant::Type::Q1_0> : PairedRuns {
   static constexpr int kGroup = 32;
   static constexpr bool kSuper = false;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     const float d = load_half(block);
     const uint32_t bits = load4(block + 2 + 4 * unit);
     for (int r = 0; r < 2; r++) {
@@ -32,7 +33,8 @@ struct Format<quant::Type::Q2_0> : PairedRuns {
   static constexpr int kGroup = 32;
   static constexpr bool kSuper = false;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     const float d = load_half(block);
     uint32_t bits[2];
     load8(block + 2 + 8 * unit, bits);
@@ -52,7 +54,8 @@ struct Format<quant::Type::TQ2_0> : TwoBitPlanes {
   static constexpr int kBytes = 66;
   static constexpr int kGroup = 16;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     two_bits(block, Place(unit), runs);
     const float d = load_half(block + 64);
     for (Run& run : runs) {
@@ -69,8 +72,9 @@ struct Format<quant::Type::TQ1_0> : SuperBlocks, SingleRuns {
   static constexpr int kBytes = 54;
   static constexpr int kGroup = 16;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
-    const uint8_t* from = block + (unit < 10 ? unit % 2 * 16 : unit < 15 ? 32 : 48);
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
+    const Bytes from = block + (unit < 10 ? unit % 2 * 16 : unit < 15 ? 32 : 48);
     const int digit = unit < 10 ? unit / 2 : unit - 10;
     for (int i = 0; i < 4; i++) {
       const uint32_t bytes = load4(unit < 15 ? from + 4 * i : from);

@@ -52,7 +52,8 @@ template <>
 struct Format<quant::Type::Q4_0> : Blocks32 {
   static constexpr int kBytes = 18;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     const float d = load_half(block);
     split_nibbles(load16(block + 2), runs);
     share_scale(d, -8 * d, runs);
@@ -63,7 +64,8 @@ template <>
 struct Format<quant::Type::Q4_1> : Blocks32 {
   static constexpr int kBytes = 20;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     split_nibbles(load16(block + 4), runs);
     share_scale(load_half(block), load_half(block + 2), runs);
   }
@@ -73,7 +75,8 @@ template <>
 struct Format<quant::Type::Q5_0> : Blocks32 {
   static constexpr int kBytes = 22;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     const float d = load_half(block);
     split_nibbles(load16(block + 6), runs);
     add_fifth_bits(load4(block + 2), runs);
@@ -85,7 +88,8 @@ template <>
 struct Format<quant::Type::Q5_1> : Blocks32 {
   static constexpr int kBytes = 24;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     split_nibbles(load16(block + 8), runs);
     add_fifth_bits(load4(block + 4), runs);
     share_scale(load_half(block), load_half(block + 2), runs);
@@ -96,7 +100,8 @@ template <>
 struct Format<quant::Type::Q8_0> : Blocks32 {
   static constexpr int kBytes = 34;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     const Words8 qs = load32(block + 2);
     for (int i = 0; i < 4; i++) {
       runs[0].codes[i] = qs.w[i];
@@ -110,7 +115,8 @@ template <>
 struct Format<quant::Type::IQ4_NL> : Blocks32 {
   static constexpr int kBytes = 18;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     look_up_nibbles<Iq4nlTable>(load16(block + 2), runs);
     share_scale(load_half(block), 0, runs);
   }
@@ -123,7 +129,8 @@ template <>
 struct Format<quant::Type::MXFP4> : Blocks32 {
   static constexpr int kBytes = 17;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int, Run (&runs)[2]) {
     look_up_nibbles<Fp4X2Table>(load16(block + 1), runs);
     share_scale(half_e8m0(load1(block)), 0, runs);
   }
@@ -144,7 +151,8 @@ struct Format<quant::Type::NVFP4> : SingleRuns {
   static constexpr int kGroup = 16;
   static constexpr bool kSuper = false;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     uint32_t qs[2];
     load8(block + 4 + 8 * unit, qs);
     for (int i = 0; i < 2; i++) {

@@ -89,7 +89,73 @@ STRATA_DEVICE float half_value(uint32_t bits) {
   raw.x = static_cast<unsigned short>(bits);
   return __half2float(__half(raw));
 }
-STRATA_DEVICE float load_half(const uint8_t* p) { return half_value(load2(p)); }
+
+// Blocks that were copied to shared memory, at the same place within sixteen bytes as they had. kAlignment: of the
+// loads of sixteen bytes and more; 16 or 1. A load may read up to four bytes behind what is asked for.
+template <int kAlignment>
+struct StagedBytes {
+  const uint8_t* at;
+  STRATA_DEVICE StagedBytes operator+(int bytes) const { return {at + bytes}; }
+};
+
+// Of words that lie side by side, the kN that start `bytes` % 4 into the first.
+template <int kN, int kAlignment>
+STRATA_DEVICE void load_words(StagedBytes<kAlignment> p, uint32_t (&out)[kN]) {
+  const unsigned shift = bits_into_word(p.at);
+  const auto* w =
+      reinterpret_cast<const uint32_t*>(p.at - shift / 8);  // keeps to shared memory, as word_of() would not
+  uint32_t low = w[0];
+#pragma unroll
+  for (int i = 0; i < kN; i++) {
+    const uint32_t high = w[i + 1];
+    out[i] = __funnelshift_r(low, high, shift);
+    low = high;
+  }
+}
+template <int kAlignment>
+STRATA_DEVICE uint32_t load1(StagedBytes<kAlignment> p) {
+  return *p.at;
+}
+template <int kAlignment>
+STRATA_DEVICE uint32_t load2(StagedBytes<kAlignment> p) {
+  const uint32_t low = p.at[0], high = p.at[1];
+  return low | high << 8;
+}
+template <int kAlignment>
+STRATA_DEVICE uint32_t load4(StagedBytes<kAlignment> p) {
+  uint32_t word[1];
+  load_words(p, word);
+  return word[0];
+}
+template <int kAlignment>
+STRATA_DEVICE void load8(StagedBytes<kAlignment> p, uint32_t* out) {
+  uint32_t words[2];
+  load_words(p, words);
+  out[0] = words[0];
+  out[1] = words[1];
+}
+template <int kAlignment>
+STRATA_DEVICE Words4 load16(StagedBytes<kAlignment> p) {
+  if constexpr (kAlignment == 16) {
+    const uint4 all = *reinterpret_cast<const uint4*>(p.at);
+    return {{all.x, all.y, all.z, all.w}};
+  } else {
+    Words4 words;
+    load_words(p, words.w);
+    return words;
+  }
+}
+template <int kAlignment>
+STRATA_DEVICE Words8 load32(StagedBytes<kAlignment> p) {
+  Words8 words;
+  load_words(p, words.w);
+  return words;
+}
+
+template <class Bytes>
+STRATA_DEVICE float load_half(Bytes p) {
+  return half_value(load2(p));
+}
 
 STRATA_DEVICE uint32_t low_nibbles(uint32_t x) { return x & 0x0F0F0F0Fu; }
 STRATA_DEVICE uint32_t high_nibbles(uint32_t x) { return x >> 4 & 0x0F0F0F0Fu; }

@@ -28,7 +28,8 @@ template <>
 struct Format<quant::Type::IQ2_XXS> : Codebook32 {
   static constexpr int kBytes = 66;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     uint32_t group[2];
     load8(block + 2 + 8 * unit, group);
     const float scale = iq2_scale(load_half(block), group[1] >> 28);
@@ -44,12 +45,14 @@ struct Format<quant::Type::IQ2_XXS> : Codebook32 {
   }
 };
 
-STRATA_DEVICE uint32_t nibble_of(const uint8_t* bytes, int i) { return load1(bytes + i / 2) >> (i % 2 * 4) & 15; }
+template <class Bytes>
+STRATA_DEVICE uint32_t nibble_of(Bytes bytes, int i) { return load1(bytes + i / 2) >> (i % 2 * 4) & 15; }
 
 template <>
 struct Format<quant::Type::IQ2_XS> : Codebook16 {
   static constexpr int kBytes = 74;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     const uint32_t both = load4(block + 2 + 4 * unit);
     for (int i = 0; i < 2; i++) {
       const uint32_t w = both >> (16 * i) & 0xFFFF;
@@ -63,7 +66,8 @@ struct Format<quant::Type::IQ2_XS> : Codebook16 {
 template <>
 struct Format<quant::Type::IQ2_S> : Codebook16 {
   static constexpr int kBytes = 82;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     const uint32_t low = load2(block + 2 + 2 * unit);
     const uint32_t signs = load2(block + 34 + 2 * unit);
     const uint32_t upper = nibble_of(block + 66, unit);
@@ -79,7 +83,8 @@ struct Format<quant::Type::IQ2_S> : Codebook16 {
 template <>
 struct Format<quant::Type::IQ3_XXS> : Codebook16 {
   static constexpr int kBytes = 98;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     const uint32_t qs = load4(block + 2 + 4 * unit);
     const uint32_t u = load4(block + 66 + unit / 2 * 4);
     for (int i = 0; i < 4; i++) {
@@ -94,7 +99,8 @@ struct Format<quant::Type::IQ3_XXS> : Codebook16 {
 template <>
 struct Format<quant::Type::IQ3_S> : Codebook16 {
   static constexpr int kBytes = 110;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     const uint32_t qs = load4(block + 2 + 4 * unit);
     const uint32_t ninth = nibble_of(block + 66, unit);
     const uint32_t signs = load2(block + 74 + 2 * unit);
@@ -118,7 +124,8 @@ template <>
 struct Format<quant::Type::IQ1_S> : Codebook32 {
   static constexpr int kBytes = 50;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     const uint32_t qs = load4(block + 2 + 4 * unit);
     const uint32_t w = load2(block + 34 + 2 * unit);
     const float scale = iq1_scale(load_half(block), w >> 12 & 7);
@@ -137,7 +144,8 @@ struct Format<quant::Type::IQ1_S> : Codebook32 {
 template <>
 struct Format<quant::Type::IQ1_M> : Codebook16 {
   static constexpr int kBytes = 56;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[1]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[1]) {
     uint32_t c[2];  // four words of 16 bits
     load8(block + 48, c);
     const float d = half_value((c[0] >> 12 & 15) | (c[0] >> 28) << 4 | (c[1] >> 12 & 15) << 8 | (c[1] >> 28) << 12);
@@ -161,7 +169,8 @@ template <>
 struct Format<quant::Type::IQ4_XS> : Codebook32 {
   static constexpr int kBytes = 136;
   static constexpr bool kOffset = false;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     look_up_nibbles<Iq4nlTable>(load16(block + 8 + 16 * unit), runs);
     const uint32_t bits = nibble_of(block + 4, unit) | (load2(block + 2) >> (2 * unit) & 3) << 4;
     share_scale(load_half(block) * static_cast<float>(static_cast<int>(bits) - 32), 0, runs);

@@ -21,7 +21,8 @@ struct TwoBitPlanes : SuperBlocks {
     const Place at(unit);
     return 128 * at.half + 32 * (at.plane + run) + 16 * at.side;
   }
-  STRATA_DEVICE static void two_bits(const uint8_t* qs, const Place& at, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void two_bits(Bytes qs, const Place& at, Run (&runs)[2]) {
     const Words4 bits = load16(qs + 32 * at.half + 16 * at.side);
     for (int i = 0; i < 4; i++) {
       runs[0].codes[i] = bits.w[i] >> (2 * at.plane) & 0x03030303u;
@@ -35,7 +36,8 @@ struct Format<quant::Type::Q2_K> : TwoBitPlanes {
   static constexpr int kBytes = 84;
   static constexpr int kGroup = 16;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     const Place at(unit);
     two_bits(block + 16, at, runs);
     const float d = load_half(block + 80), dmin = load_half(block + 82);
@@ -52,7 +54,8 @@ struct Format<quant::Type::Q3_K> : TwoBitPlanes {
   static constexpr int kBytes = 110;
   static constexpr int kGroup = 16;
   static constexpr bool kOffset = true;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[2]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[2]) {
     const Place at(unit);
     two_bits(block + 32, at, runs);
     const Words4 third = load16(block + 16 * at.side);
@@ -67,7 +70,8 @@ struct Format<quant::Type::Q3_K> : TwoBitPlanes {
 
  private:
   // Sixteen 6-bit scales: low nibbles in the nibbles of bytes 0-7, upper two bits in bytes 8-11.
-  STRATA_DEVICE static int group_scale(const uint8_t* s, int group) {
+  template <class Bytes>
+  STRATA_DEVICE static int group_scale(Bytes s, int group) {
     const uint32_t low = load1(s + group % 8) >> (group / 8 * 4) & 15;
     const uint32_t high = load1(s + 8 + group % 4) >> (group / 4 * 2) & 3;
     return static_cast<int>(low | high << 4) - 32;
@@ -80,7 +84,8 @@ struct NibbleGroups : SuperBlocks {
   static constexpr int kGroup = 32;
   static constexpr bool kOffset = true;
   STRATA_DEVICE static int column(int unit, int run) { return 64 * unit + 16 * run; }
-  STRATA_DEVICE static void nibbles(const uint8_t* qs, int unit, Run (&runs)[4]) {
+  template <class Bytes>
+  STRATA_DEVICE static void nibbles(Bytes qs, int unit, Run (&runs)[4]) {
 #pragma unroll
     for (int side = 0; side < 2; side++) {
       const Words4 both = load16(qs + 32 * unit + 16 * side);
@@ -109,7 +114,8 @@ struct NibbleGroups : SuperBlocks {
 template <>
 struct Format<quant::Type::Q4_K> : NibbleGroups {
   static constexpr int kBytes = 144;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[4]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[4]) {
     nibbles(block + 16, unit, runs);
     scales(load16(block), unit, runs);
   }
@@ -118,7 +124,8 @@ struct Format<quant::Type::Q4_K> : NibbleGroups {
 template <>
 struct Format<quant::Type::Q5_K> : NibbleGroups {
   static constexpr int kBytes = 176;
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[4]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[4]) {
     nibbles(block + 48, unit, runs);
 #pragma unroll
     for (int side = 0; side < 2; side++) {
@@ -145,7 +152,8 @@ struct Format<quant::Type::Q6_K> : SuperBlocks {
   STRATA_DEVICE static int column(int unit, int run) {
     return unit / 2 * 128 + run / 2 * 64 + unit % 2 * 32 + run % 2 * 16;
   }
-  STRATA_DEVICE static void unpack(const uint8_t* block, int unit, Run (&runs)[4]) {
+  template <class Bytes>
+  STRATA_DEVICE static void unpack(Bytes block, int unit, Run (&runs)[4]) {
     const int half = unit / 2, plane = unit % 2;
     const Words8 both = load32(block + 32 * unit), upper = load32(block + 128 + 32 * half);
 #pragma unroll

@@ -1,0 +1,30 @@
+#include "experts/link_share.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/assert.h"
+
+namespace strata::experts {
+
+std::vector<int32_t> link_shares(int64_t n_experts, const LinkRates& rates, std::optional<double> fraction) {
+  std::vector<int32_t> shares{0};
+  if (!fraction) {
+    ASSERT(rates.link > 0);
+    ASSERT(rates.cpu > 0);
+  }
+  for (int32_t m = 1; m <= n_experts; m++) {
+    if (fraction) {
+      shares.push_back(static_cast<int32_t>(std::lround(std::clamp(*fraction, 0.0, 1.0) * m)));
+      continue;
+    }
+    // Time in blobs: the later end of the two sides falls with the linked ones, then rises.
+    const auto end = [&](int32_t linked) { return std::max(linked / rates.link, (m - linked) / rates.cpu); };
+    int32_t best = shares.back();
+    while (best < m && end(best + 1) < end(best)) best++;
+    shares.push_back(best);
+  }
+  return shares;
+}
+
+}  // namespace strata::experts
