@@ -300,8 +300,8 @@ struct MatVecRounded {
   // In registers, of which a lane has 80 when a multiprocessor holds three blocks.
   static constexpr int kHeldWords =
       kHeld * kTogether * F::kRuns * (4 + (F::kOffset ? 2 : 1) * 16 / F::kGroup);
-  static constexpr int kBlocks = kRows <= 2 ? 3 : 2;  // of a multiprocessor
   static constexpr bool kHeldEarly = kRows <= 2 && kHeldWords <= 40;
+  static constexpr int kBlocks = kHeldEarly ? 3 : 2;  // of a multiprocessor: with three, Q6_K spills (137 us for 125)
   static constexpr int kUnits = F::kElems / (16 * F::kRuns);  // of a block
 
   __device__ static void hold(const WeightRows& rows, int c0, int cols, int begin, int step, Held& held) {

@@ -16,14 +16,14 @@ struct MoeOptions {
 
 class MoeBlock {
  public:
-  // Loads the norm, blk.N.ffn_gate_inp, exp_probs_b where the file has it, and with hp.shared_ffn the shared expert. The
-  // routed experts themselves belong to the dispatch's source.
+  // Loads the norm, blk.N.ffn_gate_inp, exp_probs_b where the file has it, and with hp.shared_ffn the shared expert.
+  // The routed experts themselves belong to the dispatch's source.
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += experts(norm(hidden)). `next`: the block of the layer after this one, null for none; with ctx.look_ahead its
-  // router is given this layer's input, which predicts what it will choose well enough to begin to read it: the first
-  // half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6 with
-  // all).
+  // hidden += experts(norm(hidden)). `next`: the block of the layer after this one, null for none; with ctx.look_ahead
+  // its router is given this layer's input, which predicts what it will choose well enough to begin to read it: the
+  // first half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6
+  // with all).
   void enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const;
 
  private:
