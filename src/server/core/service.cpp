@@ -17,7 +17,9 @@ constexpr size_t kMaxLoggedPath = 64;
 
 std::optional<std::string> percent_decoded(std::string_view text) {
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
   };
   std::string decoded;
   for (size_t i = 0; i < text.size(); i++) {
