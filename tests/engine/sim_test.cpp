@@ -151,7 +151,7 @@ TEST_F(SimEngine, CountersSayWhereExpertsWereComputed) {
   EXPECT_GT(counted(Counter::kCacheHits), 0);
   EXPECT_GT(counted(Counter::kCacheMisses), 0);
   EXPECT_EQ(counted(Counter::kCacheHits) + counted(Counter::kCacheMisses), pairs_);
-  EXPECT_EQ(counted(Counter::kExpertRows), counted(Counter::kCacheMisses));
+  EXPECT_EQ(counted(Counter::kExpertRows) + counted(Counter::kLinkedRows), counted(Counter::kCacheMisses));
   EXPECT_EQ(counted(Counter::kCacheLoans), 0);
   EXPECT_THAT(described_, HasSubstr(format("{} of them cached", experts_ / 4)));
 
@@ -164,7 +164,11 @@ TEST_F(SimEngine, CountersSayWhereExpertsWereComputed) {
   run(config);
   EXPECT_EQ(uploads_, 0);
   EXPECT_EQ(counted(Counter::kCacheHits), 0);
-  EXPECT_EQ(counted(Counter::kExpertRows), pairs_);
+  EXPECT_EQ(counted(Counter::kExpertRows) + counted(Counter::kLinkedRows), pairs_);
+
+  config.pcie_frac = 0;
+  run(config);
+  EXPECT_EQ(counted(Counter::kExpertRows), pairs_) << "the link is left alone";
 }
 
 TEST_F(SimEngine, AutoFillsWhatTheDeviceHasLeft) {
