@@ -262,33 +262,6 @@ void combine_with_arrivals(Device& device, OpCases& cases) {
   };
 }
 
-void merge_expert_rows(Device& device, OpCases& cases) {
-  OpCase& c = add_case<device::MergeExpertRows>(device, cases, "");
-  constexpr int64_t kDim = 33;
-  const auto x = c.grid<float>(kBucket * kUsed, kDim);
-  const auto ids = c.grid<int32_t>(kBucket, kUsed);
-  const auto slot_of = c.grid<int32_t>(1, kExperts);
-  const auto live = c.count_grid();
-  const auto y = c.grid<float>(kBucket * kUsed, kDim);
-  c.fill = [=](Random& random) {
-    x->fill_normal(random);
-    y->fill_normal(random);
-    fill_routing(*ids, *slot_of, random);
-    live->at(0, 0) = kLive;
-  };
-  c.enqueue = [=](device::Stream& s) {
-    s.enqueue(device::MergeExpertRows{.x = *x, .ids = *ids, .live = *live, .slot_of = *slot_of, .y = *y});
-  };
-  c.expect = [=] {
-    std::vector<Want> wants;
-    for (int64_t p = 0; p < kLive * kUsed; p++) {
-      if (kSlotOf[ids->at(p / kUsed, p % kUsed)] >= 0) continue;
-      want_row(wants, y->row(p), {x->row(p), x->row(p) + kDim}, 0);
-    }
-    return wants;
-  };
-}
-
 }  // namespace
 
 void add_expert_cases(Device& device, OpCases& cases) {
@@ -299,7 +272,6 @@ void add_expert_cases(Device& device, OpCases& cases) {
   expert_ffn(device, cases, {"_mxfp4_clamped", Type::MXFP4, 64, 32, true, clamped});
   expert_ffn(device, cases, {"_sum", Type::Q8_0, 64, 96, true, {}, false, true});
   combine_with_arrivals(device, cases);
-  merge_expert_rows(device, cases);
 }
 
 void add_linked_cases(Device& device, OpCases& cases) {

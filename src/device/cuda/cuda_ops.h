@@ -38,7 +38,6 @@ void run(const Router& op, const OpContext& context);
 void run(const ShareExperts& op, const OpContext& context);
 void run(const FetchExperts& op, const OpContext& context);
 void run(const ExpertFfn& op, const OpContext& context);
-void run(const MergeExpertRows& op, const OpContext& context);
 void run(const Combine& op, const OpContext& context);
 void run(const DeltaConv& op, const OpContext& context);
 void run(const DeltaGates& op, const OpContext& context);

@@ -62,20 +62,6 @@ void run(const Router& op, const OpContext& context) {
   kernel::launch_route(route_of(op), {op.live.data(), op.x.rows}, context.stream);
 }
 
-void run(const MergeExpertRows& op, const OpContext& context) {
-  const int64_t k = op.ids.cols;
-  kernel::launch_merge({.x = op.x.data(),
-                        .x_stride = op.x.stride,
-                        .ids = op.ids.data(),
-                        .ids_stride = op.ids.stride,
-                        .k = static_cast<int>(k),
-                        .slot_of = op.slot_of.data(),
-                        .y = op.y.data(),
-                        .y_stride = op.y.stride,
-                        .cols = op.x.cols},
-                       {op.live.data(), op.ids.rows * k, static_cast<int>(k)}, context.stream);
-}
-
 void run(const Combine& op, const OpContext& context) {
   kernel::CombineArgs args{.pairs = op.rows.data(),
                            .pairs_stride = op.rows.stride,

@@ -21,7 +21,6 @@ void run(const Router& op, Compute& compute);
 void run(const ShareExperts& op, Compute& compute);
 void run(const FetchExperts& op, Compute& compute);
 void run(const ExpertFfn& op, Compute& compute);
-void run(const MergeExpertRows& op, Compute& compute);
 void run(const Combine& op, Compute& compute);
 void run(const DeltaConv& op, Compute& compute);
 void run(const DeltaGates& op, Compute& compute);

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "device/host/expert_ffn.h"
 #include "device/host/host_ops.h"
 #include "device/host/pair_rows.h"
@@ -48,16 +46,6 @@ void run(const ExpertFfn& op, Compute& compute) {
   add_pair_rows(compute, op.weights, op.live, op.sum, [&](int64_t pair) -> const float* {
     const int32_t expert = op.ids.row(pair / op.ids.cols)[pair % op.ids.cols];
     return op.slot_of.data()[expert] < 0 ? nullptr : op.y.row(pair);
-  });
-}
-
-void run(const MergeExpertRows& op, Compute& compute) {
-  const int64_t k = op.ids.cols;
-  compute.pool().for_each(op.live.data()[0] * k, 8, [&](int64_t begin, int64_t end, int) {
-    for (int64_t p = begin; p < end; p++) {
-      if (op.slot_of.data()[op.ids.row(p / k)[p % k]] >= 0) continue;
-      std::memcpy(op.y.row(p), op.x.row(p), static_cast<size_t>(op.x.cols) * sizeof(float));
-    }
   });
 }
 

@@ -26,8 +26,8 @@ struct OpList {
 };
 
 using AllOps = OpList<Embed, RmsNorm, MatMul, Project, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention,
-                      AppendAttend, Router, ShareExperts, FetchExperts, ExpertFfn, MergeExpertRows, Combine, DeltaConv,
-                      DeltaGates, DeltaNet, GatedNorm>;
+                      AppendAttend, Router, ShareExperts, FetchExperts, ExpertFfn, Combine, DeltaConv, DeltaGates,
+                      DeltaNet, GatedNorm>;
 
 // A device's table of the operations, by op_index(): make.operator()<Op>() gives the row of one.
 template <class Make, class... Ops>

@@ -135,30 +135,6 @@ struct ExpertFfn {
 // Integers in which the pairs of a step are sorted by expert: the sorted pairs, and three for every expert.
 constexpr int64_t expert_group_ints(int64_t n_pairs, int64_t n_experts) { return n_pairs + 3 * n_experts + 1; }
 
-// y[p] = x[p] for the pairs p = r*k + j of the live rows whose expert is in no slot.
-struct MergeExpertRows {
-  static constexpr const char* kName = "merge_expert_rows";
-  In<float> x;          // [rows * k][dim]
-  In<int32_t> ids;      // [rows][k], in [0, n_experts)
-  In<int32_t> live;     // [1]
-  In<int32_t> slot_of;  // [1][n_experts]
-  Out<float> y;         // [rows * k][dim]
-  template <class V>
-  void visit(V& v) const {
-    v(x);
-    v(ids);
-    v(live);
-    v(slot_of);
-    v(y);
-  }
-  void check() const {
-    ASSERT(x.cols == y.cols);
-    ASSERT(x.rows >= ids.rows * ids.cols);
-    ASSERT(y.rows >= ids.rows * ids.cols);
-    ASSERT(!overlap(x, y));
-  }
-};
-
 // x[r] += sum over j of weights[r][j] * row of the pair r*k + j, the sum formed in rank order j = 0, 1, ... before it
 // is added. Rows of pairs whose expert is in no slot are those of `arrived`, which may lie in pinned memory of the host
 // and is read for these pairs only; without `arrived` all are in `rows`.

@@ -114,13 +114,6 @@ __global__ void gather(GatherArgs a, LiveRows rows) {
   });
 }
 
-__global__ void merge(MergeArgs a, LiveRows rows) {
-  for_element(rows, a.cols, [&](int64_t pair, int64_t col) {
-    if (a.slot_of[a.ids[pair / a.k * a.ids_stride + pair % a.k]] >= 0) return;
-    a.y[pair * a.y_stride + col] = a.x[pair * a.x_stride + col];
-  });
-}
-
 }  // namespace
 
 void launch_rms_norm(const RmsNormArgs& args, const LiveRows& rows, cudaStream_t stream) {
@@ -146,10 +139,6 @@ void launch_add_gated(const AddGatedArgs& args, const LiveRows& rows, cudaStream
 
 void launch_gather(const GatherArgs& args, const LiveRows& rows, cudaStream_t stream) {
   if (rows.rows > 0) launch_after(gather, grid_of(rows, args.cols), kThreads, 0, stream, args, rows);
-}
-
-void launch_merge(const MergeArgs& args, const LiveRows& rows, cudaStream_t stream) {
-  if (rows.rows > 0) launch_after(merge, grid_of(rows, args.cols), kThreads, 0, stream, args, rows);
 }
 
 }  // namespace strata::kernels::cuda

@@ -83,18 +83,4 @@ struct GatherArgs {
 };
 void launch_gather(const GatherArgs& args, const LiveRows& rows, cudaStream_t stream);
 
-// y[p] = x[p] for the pairs whose expert is in no slot; rows are pairs.
-struct MergeArgs {
-  const float* x;
-  int64_t x_stride;
-  const int32_t* ids;  // [rows][k]
-  int64_t ids_stride;
-  int k;
-  const int32_t* slot_of;
-  float* y;
-  int64_t y_stride;
-  int64_t cols;
-};
-void launch_merge(const MergeArgs& args, const LiveRows& rows, cudaStream_t stream);
-
 }  // namespace strata::kernels::cuda
