@@ -145,7 +145,7 @@ int64_t counter(const std::string& text, const std::string& name) {
 }
 
 TEST(Bench, ComputesEachTokenOfEveryRepetitionOnce) {
-  const Outcome outcome = strata(quick({"--chunk", "2", "--stats", "on"}));
+  const Outcome outcome = strata(quick({"--prefill", "2", "--stats", "on"}));
   EXPECT_EQ(outcome.exit_code, 0);
   constexpr int64_t kRuns = 3;  // two repetitions and one before them
   EXPECT_EQ(counter(outcome.err, "tokens_forward"), kRuns * (5 + 4)) << outcome.err;
