@@ -9,7 +9,7 @@ if [[ $# -ne 1 || ! $1 =~ ^[1-9][0-9]*$ ]]; then
   exit 2
 fi
 seconds=$1
-targets=(gguf jinja arena)
+targets=(gguf jinja arena tools api)
 
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target "${targets[@]/%/_fuzz}" -- --quiet
