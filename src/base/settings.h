@@ -35,8 +35,11 @@ enum SettingScope : uint32_t {
   kScopeBench = 1u << 7,
   kScopePlan = 1u << 8,
   kScopeProfile = 1u << 9,
+  kScopeServe = 1u << 10,
+  // Whatever answers.
+  kScopeAnswer = kScopeRun | kScopeServe,
   // Whatever computes with a model, or plans to.
-  kScopeEngine = kScopeRun | kScopeEval | kScopeBench | kScopePlan | kScopeProfile,
+  kScopeEngine = kScopeAnswer | kScopeEval | kScopeBench | kScopePlan | kScopeProfile,
 };
 
 // X(key, "flag-name", type, "default", min, max, "unit", "choices", scope, "help")

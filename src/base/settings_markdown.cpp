@@ -51,6 +51,7 @@ std::string commands(uint32_t scope) {
   add(kScopeBench, "bench");
   add(kScopePlan, "plan");
   add(kScopeProfile, "profile");
+  add(kScopeServe, "serve");
   return out;
 }
 

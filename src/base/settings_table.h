@@ -51,19 +51,19 @@
     "File of the tools the model may call: a JSON array; empty for none")                                             \
   X(kGenerationPrompt, "generation-prompt", SettingType::kSwitch, "on", 0, 0, "", "", kScopeTemplate,                 \
     "End the prompt with the beginning of an answer")                                                                 \
-  X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate | kScopeRun,                 \
+  X(kChatTemplate, "chat-template", SettingType::kText, "", 0, 0, "", "", kScopeTemplate | kScopeAnswer,              \
     "Use this instead of the model's chat template: a file, or chatml, llama2, mistral, glm4, deepseek3, llama3, "    \
     "harmony or deepseek2; empty for the model's")                                                                    \
   X(kAct, "act", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|q8", kScopeEngine,                                 \
     "Type that activations are rounded to before matrix products: q8 for 8-bit integer products, f32 for none; auto " \
-    "is f32 for eval and q8 for run and bench")                                                                       \
+    "is f32 for eval, else q8")                                                                                       \
   X(kKvType, "kv-type", SettingType::kChoice, "auto", 0, 0, "", "auto|f32|f16|bf16|q8_0", kScopeEngine,               \
-    "Type of the KV cache; auto is f32 for eval and f16 for run and bench")                                           \
+    "Type of the KV cache; auto is f32 for eval, else f16")                                                           \
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
     "there are ids, for eval perplexity 512, and for bench what its largest test needs")                              \
   X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "",                                           \
-    kScopeRun | kScopeEval | kScopeQuantize | kScopePlan | kScopeProfile,                                             \
+    kScopeAnswer | kScopeEval | kScopeQuantize | kScopePlan | kScopeProfile,                                          \
     "Computing threads; auto is one per physical core")                                                               \
   X(kCpus, "cpus", SettingType::kText, "", 0, 0, "", "", kScopeEngine,                                                \
     "Cores to use, as 0-3,8; empty for all that the process may use")                                                 \
@@ -138,7 +138,7 @@
     "Record each step's operations once and replay them")                                                             \
   X(kIsa, "isa", SettingType::kChoice, "auto", 0, 0, "", "auto|scalar|avx2|avx512|avx512vnni|amx", kScopeEngine,      \
     "Instruction set of the CPU kernels; auto is the best this machine has, for bench kernels all it has")            \
-  X(kBenchmark, "benchmark", SettingType::kChoice, "model", 0, 0, "", "model|system|kernels", kScopeBench,            \
+  X(kBenchmark, "benchmark", SettingType::kChoice, "model", 0, 0, "", "model|system|kernels|serve", kScopeBench,      \
     "What to measure; the first word after bench, where a model stands for itself")                                   \
   X(kNPrompt, "n-prompt", SettingType::kText, "512", 0, 0, "tokens", "", kScopeBench,                                 \
     "Lengths of the prompts to measure (-p), separated by commas; 0 for none")                                        \
@@ -155,71 +155,103 @@
   X(kBufferMib, "buffer-mib", SettingType::kInt, "auto", 1, 1048576, "MiB", "", kScopeBench,                          \
     "Memory that is read to measure its speed; auto is 2048, and for bench kernels 256, or twice the caches if that " \
     "is more")                                                                                                        \
-  X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun | kScopeEval | kScopeBench,                 \
+  X(kStats, "stats", SettingType::kSwitch, "off", 0, 0, "", "", kScopeAnswer | kScopeEval | kScopeBench,              \
     "Print counters and speed on stderr at the end")                                                                  \
   X(kPredict, "predict", SettingType::kInt, "auto", 0, 16777216, "tokens", "", kScopeRun,                             \
     "Tokens to generate (-n); auto ends at the end-of-text token, at the latest after 512, and in chats when the "    \
     "context is full")                                                                                                \
-  X(kTemp, "temp", SettingType::kFloat, "0.8", 0, 100, "", "", kScopeRun,                                             \
+  X(kTemp, "temp", SettingType::kFloat, "0.8", 0, 100, "", "", kScopeAnswer,                                          \
     "Sampling temperature; 0 takes the most probable token")                                                          \
-  X(kTopK, "top-k", SettingType::kInt, "40", 0, 16777216, "tokens", "", kScopeRun,                                    \
+  X(kTopK, "top-k", SettingType::kInt, "40", 0, 16777216, "tokens", "", kScopeAnswer,                                 \
     "Sample from the k most probable tokens; 0 for all")                                                              \
-  X(kTopP, "top-p", SettingType::kFloat, "0.95", 0, 1, "", "", kScopeRun,                                             \
+  X(kTopP, "top-p", SettingType::kFloat, "0.95", 0, 1, "", "", kScopeAnswer,                                          \
     "Sample from the most probable tokens that together reach this probability; 1 for all")                           \
-  X(kMinP, "min-p", SettingType::kFloat, "0.05", 0, 1, "", "", kScopeRun,                                             \
+  X(kMinP, "min-p", SettingType::kFloat, "0.05", 0, 1, "", "", kScopeAnswer,                                          \
     "Leave out tokens less probable than this share of the most probable one; 0 for none")                            \
-  X(kTypical, "typical", SettingType::kFloat, "1", 0, 1, "", "", kScopeRun,                                           \
+  X(kTypical, "typical", SettingType::kFloat, "1", 0, 1, "", "", kScopeAnswer,                                        \
     "Sample from the tokens of the most typical surprise that together reach this probability; 1 for all")            \
-  X(kTopNSigma, "top-nsigma", SettingType::kFloat, "-1", -1, 100, "", "", kScopeRun,                                  \
+  X(kTopNSigma, "top-nsigma", SettingType::kFloat, "-1", -1, 100, "", "", kScopeAnswer,                               \
     "Leave out tokens whose logit is this many standard deviations below the best; 0 or less for none")               \
-  X(kXtcProbability, "xtc-probability", SettingType::kFloat, "0", 0, 1, "", "", kScopeRun,                            \
+  X(kXtcProbability, "xtc-probability", SettingType::kFloat, "0", 0, 1, "", "", kScopeAnswer,                         \
     "How often the most probable tokens are left out; 0 for never")                                                   \
-  X(kXtcThreshold, "xtc-threshold", SettingType::kFloat, "0.1", 0, 1, "", "", kScopeRun,                              \
+  X(kXtcThreshold, "xtc-threshold", SettingType::kFloat, "0.1", 0, 1, "", "", kScopeAnswer,                           \
     "Probability from which tokens may be left out so, all but the least probable of them; above 0.5 for never")      \
-  X(kMinKeep, "min-keep", SettingType::kInt, "0", 0, 16777216, "tokens", "", kScopeRun,                               \
+  X(kMinKeep, "min-keep", SettingType::kInt, "0", 0, 16777216, "tokens", "", kScopeAnswer,                            \
     "Tokens that top-p, min-p, typical and xtc leave at least")                                                       \
-  X(kDynatempRange, "dynatemp-range", SettingType::kFloat, "0", 0, 100, "", "", kScopeRun,                            \
+  X(kDynatempRange, "dynatemp-range", SettingType::kFloat, "0", 0, 100, "", "", kScopeAnswer,                         \
     "Let the temperature follow the entropy, within temp - range and temp + range; 0 for a fixed one")                \
-  X(kDynatempExp, "dynatemp-exp", SettingType::kFloat, "1", 0, 100, "", "", kScopeRun,                                \
+  X(kDynatempExp, "dynatemp-exp", SettingType::kFloat, "1", 0, 100, "", "", kScopeAnswer,                             \
     "Exponent of the entropy that the temperature follows")                                                           \
-  X(kRepeatLastN, "repeat-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeRun,                    \
+  X(kRepeatLastN, "repeat-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeAnswer,                 \
     "Last tokens that the repeat, presence and frequency penalties look at; 0 for none, -1 for all")                  \
-  X(kRepeatPenalty, "repeat-penalty", SettingType::kFloat, "1", 0.01, 100, "", "", kScopeRun,                         \
+  X(kRepeatPenalty, "repeat-penalty", SettingType::kFloat, "1", 0.01, 100, "", "", kScopeAnswer,                      \
     "Divisor of the logits of repeated tokens; 1 for none")                                                           \
-  X(kPresencePenalty, "presence-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeRun,                     \
+  X(kPresencePenalty, "presence-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeAnswer,                  \
     "Subtracted once from the logits of repeated tokens")                                                             \
-  X(kFrequencyPenalty, "frequency-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeRun,                   \
+  X(kFrequencyPenalty, "frequency-penalty", SettingType::kFloat, "0", -100, 100, "", "", kScopeAnswer,                \
     "Subtracted from the logits of repeated tokens for every occurrence")                                             \
-  X(kDryMultiplier, "dry-multiplier", SettingType::kFloat, "0", 0, 100, "", "", kScopeRun,                            \
+  X(kDryMultiplier, "dry-multiplier", SettingType::kFloat, "0", 0, 100, "", "", kScopeAnswer,                         \
     "Penalty of tokens that would prolong a repeated sequence (DRY); 0 for none")                                     \
-  X(kDryBase, "dry-base", SettingType::kFloat, "1.75", 0, 100, "", "", kScopeRun,                                     \
+  X(kDryBase, "dry-base", SettingType::kFloat, "1.75", 0, 100, "", "", kScopeAnswer,                                  \
     "Factor of this penalty for every token of the sequence over the allowed length; below 1 for none")               \
-  X(kDryAllowedLength, "dry-allowed-length", SettingType::kInt, "2", 0, 16777216, "tokens", "", kScopeRun,            \
+  X(kDryAllowedLength, "dry-allowed-length", SettingType::kInt, "2", 0, 16777216, "tokens", "", kScopeAnswer,         \
     "Repeated sequences of this length begin to be penalised so")                                                     \
-  X(kDryPenaltyLastN, "dry-penalty-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeRun,           \
+  X(kDryPenaltyLastN, "dry-penalty-last-n", SettingType::kInt, "64", -1, 16777216, "tokens", "", kScopeAnswer,        \
     "Last tokens searched for repeated sequences; 0 for none, -1 for all")                                            \
-  X(kDrySequenceBreaker, "dry-sequence-breaker", SettingType::kText, "\\n,:,\",*", 0, 0, "", "", kScopeRun,           \
+  X(kDrySequenceBreaker, "dry-sequence-breaker", SettingType::kText, "\\n,:,\",*", 0, 0, "", "", kScopeAnswer,        \
     "Texts that end a repeated sequence, separated by commas, with \\n \\t \\r \\\\ \\, as in C; none for none")      \
-  X(kMirostat, "mirostat", SettingType::kInt, "0", 0, 2, "", "", kScopeRun,                                           \
+  X(kMirostat, "mirostat", SettingType::kInt, "0", 0, 2, "", "", kScopeAnswer,                                        \
     "Version of Mirostat, which takes the place of all stages but the temperature; 0 for none")                       \
-  X(kMirostatLr, "mirostat-lr", SettingType::kFloat, "0.1", 0, 100, "", "", kScopeRun,                                \
+  X(kMirostatLr, "mirostat-lr", SettingType::kFloat, "0.1", 0, 100, "", "", kScopeAnswer,                             \
     "Learning rate of Mirostat (eta)")                                                                                \
-  X(kMirostatEnt, "mirostat-ent", SettingType::kFloat, "5", 0, 100, "bits", "", kScopeRun,                            \
+  X(kMirostatEnt, "mirostat-ent", SettingType::kFloat, "5", 0, 100, "bits", "", kScopeAnswer,                         \
     "Surprise of tokens that Mirostat aims at (tau)")                                                                 \
-  X(kAdaptiveTarget, "adaptive-target", SettingType::kFloat, "-1", -1, 1, "", "", kScopeRun,                          \
+  X(kAdaptiveTarget, "adaptive-target", SettingType::kFloat, "-1", -1, 1, "", "", kScopeAnswer,                       \
     "Probability of tokens that adaptive-p aims at; below 0 for no adaptive-p")                                       \
-  X(kAdaptiveDecay, "adaptive-decay", SettingType::kFloat, "0.9", 0, 0.99, "", "", kScopeRun,                         \
+  X(kAdaptiveDecay, "adaptive-decay", SettingType::kFloat, "0.9", 0, 0.99, "", "", kScopeAnswer,                      \
     "How much adaptive-p remembers of older tokens")                                                                  \
   X(kSamplers, "samplers", SettingType::kText, "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature",   \
-    0, 0, "", "", kScopeRun,                                                                                          \
+    0, 0, "", "", kScopeAnswer,                                                                                       \
     "Sampling stages in their order, as names separated by ; or as letters of edskypmxt")                             \
   X(kLogitBias, "logit-bias", SettingType::kText, "", 0, 0, "", "", kScopeRun,                                        \
     "Numbers to add to the logits of token ids, as 15043+1.5,29871-inf")                                              \
   X(kIgnoreEos, "ignore-eos", SettingType::kSwitch, "off", 0, 0, "", "", kScopeRun,                                   \
     "Never sample a token that ends the text")                                                                        \
-  X(kRepeatStopTokens, "repeat-stop-tokens", SettingType::kInt, "256", 0, 16777216, "tokens", "", kScopeRun,          \
+  X(kRepeatStopTokens, "repeat-stop-tokens", SettingType::kInt, "256", 0, 16777216, "tokens", "", kScopeAnswer,       \
     "End after the same token this often in a row; 0 for never")                                                      \
   X(kSeed, "seed", SettingType::kInt, "auto", 0, 4294967295.0, "", "", kScopeRun,                                     \
     "Seed of the sampler; auto takes another one each time")                                                          \
+  X(kHost, "host", SettingType::kText, "127.0.0.1", 0, 0, "", "", kScopeServe,                                        \
+    "Address or name to listen on; 0.0.0.0 for all interfaces, which wants a key")                                    \
+  X(kPort, "port", SettingType::kInt, "8080", 0, 65535, "", "", kScopeServe, "Port to listen on; 0 for a free one")   \
+  X(kAlias, "alias", SettingType::kText, "", 0, 0, "", "", kScopeServe,                                               \
+    "Name of the model in replies; empty for the file's")                                                             \
+  X(kParallel, "parallel", SettingType::kInt, "4", 1, 256, "", "", kScopeServe,                                       \
+    "Answers that are computed at once (slots), each with a context of --ctx tokens of its own")                      \
+  X(kMaxQueue, "max-queue", SettingType::kInt, "64", 0, 65536, "", "", kScopeServe,                                   \
+    "Answers that may wait for a slot; more are refused with 429")                                                    \
+  X(kMaxGapMs, "max-gap-ms", SettingType::kInt, "500", 1, 3600000, "ms", "", kScopeServe,                             \
+    "Longest wait of an answer for its next token while prompts are read; they are cut into pieces for that")         \
+  X(kMaxBodyMib, "max-body-mib", SettingType::kInt, "16", 1, 1024, "MiB", "", kScopeServe,                            \
+    "Largest body of a request")                                                                                      \
+  X(kRequestTimeoutS, "request-timeout-s", SettingType::kInt, "3600", 0, 1000000, "s", "", kScopeServe,               \
+    "Longest time of a request, waiting included; 0 for no limit")                                                    \
+  X(kShutdownTimeoutS, "shutdown-timeout-s", SettingType::kInt, "10", 0, 86400, "s", "", kScopeServe,                 \
+    "Time that requests under way have to end after SIGTERM or Ctrl-C; the signal again ends at once")                \
+  X(kApiKey, "api-key", SettingType::kText, "", 0, 0, "", "", kScopeServe | kScopeRun | kScopeBench,                  \
+    "Keys that clients have to send, separated by commas, with --connect and bench serve the one to send; empty for " \
+    "none. Other users of the machine see flags, but not the environment")                                            \
+  X(kApiKeyFile, "api-key-file", SettingType::kText, "", 0, 0, "", "", kScopeServe,                                   \
+    "File of such keys, one a line")                                                                                  \
+  X(kAllowNoKey, "allow-no-key", SettingType::kSwitch, "off", 0, 0, "", "", kScopeServe,                              \
+    "Listen on an address that other machines reach without asking for a key")                                        \
+  X(kAllowHost, "allow-host", SettingType::kText, "", 0, 0, "", "", kScopeServe,                                      \
+    "Names beside localhost by which clients without a key may call this server, separated by commas")                \
+  X(kCorsOrigin, "cors-origin", SettingType::kText, "", 0, 0, "", "", kScopeServe,                                    \
+    "Origins of web pages that may use the server, as https://app.example, separated by commas; * for all")           \
+  X(kConnect, "connect", SettingType::kText, "", 0, 0, "", "", kScopeRun | kScopeBench,                               \
+    "Use a server instead of a model: its URL, as http://127.0.0.1:8080, for bench serve a running one")              \
+  X(kClients, "clients", SettingType::kText, "1,4,16", 0, 0, "", "", kScopeBench,                                     \
+    "Numbers of clients that bench serve measures with, separated by commas")                                         \
   X(kLogLevel, "log-level", SettingType::kChoice, "warning", 0, 0, "", "debug|info|warning|error", kScopeGlobal,      \
     "Least severe message shown on stderr")

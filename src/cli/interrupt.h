@@ -28,4 +28,17 @@ class InterruptRequest {
   struct sigaction previous_ {};
 };
 
+// While it lives, SIGINT does nothing: between an answer, which it stops, and the editing of a line, where Ctrl-C is a
+// key, it would end the program.
+class IgnoredInterrupts {
+ public:
+  IgnoredInterrupts() : before_(::signal(SIGINT, SIG_IGN)) {}
+  ~IgnoredInterrupts() { ::signal(SIGINT, before_); }
+  IgnoredInterrupts(const IgnoredInterrupts&) = delete;
+  IgnoredInterrupts& operator=(const IgnoredInterrupts&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
 }  // namespace strata::cli

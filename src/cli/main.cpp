@@ -23,12 +23,6 @@ int fail(const Error& error) {
 }
 
 Error unknown_command(const std::string& word) {
-  for (const char* planned : {"serve", "plan"}) {
-    if (word == planned) {
-      return {ErrorCode::kUnsupported, format("this version does not have the command {} yet; it has {}", word,
-                                              command_names())};
-    }
-  }
   const char* kind = word.starts_with("-") ? "flag" : "command";
   return {ErrorCode::kBadInput, format("unknown {} '{}'; the commands are {}", kind, printable(word), command_names())};
 }

@@ -53,7 +53,7 @@ TEST(Bench, RefusesWrongArguments) {
     Args args;
     const char* text;
   } cases[] = {
-      {{"bench", "speed"}, "bench measures a model, the system or the kernels, and 'speed' is none of them"},
+      {{"bench", "speed"}, "bench measures a model, the system, the kernels or a server (serve), and 'speed' is none"},
       {{"bench", "none.gguf"}, "none.gguf"},
       {{"bench", tiny_model(), "x"}, "2 arguments"},
       {{"bench", "system", "x"}, "unexpected argument 'x'"},

@@ -1,7 +1,5 @@
 #include "cli/chat/chat.h"
 
-#include <csignal>
-
 #include "base/counted.h"
 #include "base/format.h"
 #include "base/output_file.h"
@@ -10,6 +8,7 @@
 #include "cli/chat/chat_commands.h"
 #include "cli/chat/terminal_style.h"
 #include "cli/chat/turn_report.h"
+#include "cli/interrupt.h"
 #include "cli/streams.h"
 
 namespace strata::cli {
@@ -20,21 +19,9 @@ constexpr const char* kPromptInMessage = ". ";
 
 // Whether a setting says something about answers, so that it may change between two of them.
 bool is_about_answers(const Setting& row) {
-  return row.scope == kScopeRun && row.key != Key::kPrompt && row.key != Key::kRaw && row.key != Key::kChat;
+  return (row.scope & ~uint32_t{kScopeServe}) == kScopeRun && row.key != Key::kPrompt && row.key != Key::kRaw &&
+         row.key != Key::kChat;
 }
-
-// While it lives, SIGINT does nothing: between an answer, which it stops, and the editing of a line, where Ctrl-C is a
-// key, it would end the program.
-class IgnoredInterrupts {
- public:
-  IgnoredInterrupts() : before_(::signal(SIGINT, SIG_IGN)) {}
-  ~IgnoredInterrupts() { ::signal(SIGINT, before_); }
-  IgnoredInterrupts(const IgnoredInterrupts&) = delete;
-  IgnoredInterrupts& operator=(const IgnoredInterrupts&) = delete;
-
- private:
-  void (*before_)(int);
-};
 
 void say_error(const Error& error) { write_stderr("strata: " + printable(error.message, 4096) + "\n"); }
 

@@ -7,6 +7,7 @@
 #include "cli/bench/kernel_bench.h"
 #include "cli/bench/lists.h"
 #include "cli/bench/model_bench.h"
+#include "cli/bench/serve_bench.h"
 #include "cli/bench/system.h"
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
@@ -19,10 +20,12 @@ namespace {
 constexpr CountRange kTestTokens{0, model::kMaxContext};
 constexpr CountRange kThreads{1, 1024};
 constexpr CountRange kKernelTokens{1, 8192};
+constexpr CountRange kClients{1, 1024};
 
 Status bench_a_model(const Settings& settings);
 Status bench_the_system(const Settings& settings);
 Status bench_the_kernels(const Settings& settings);
+Status bench_a_server(const Settings& settings);
 
 // Flags that only some of the benchmarks know are refused by the others.
 struct Benchmark {
@@ -41,6 +44,8 @@ const Benchmark kBenchmarks[] = {
      bench_a_model},
     {"system", {Key::kFile, Key::kCpus}, bench_the_system},
     {"kernels", {Key::kType, Key::kShape, Key::kNTokens, Key::kRepetitions, Key::kIsa}, bench_the_kernels},
+    {"serve", {Key::kConnect, Key::kApiKey, Key::kClients, Key::kNPrompt, Key::kNGen, Key::kRepetitions},
+     bench_a_server},
 };
 
 const Benchmark* find_benchmark(const std::string& name) {
@@ -77,8 +82,8 @@ Status take_words(Words words, Settings& settings) {
   if (settings.text(Key::kBenchmark) == "model") {
     if (words.size() == 1 && !names_model(words[0])) {
       return Error{ErrorCode::kBadInput,
-                   format("bench measures a model, the system or the kernels, and '{}' is none of them; write strata "
-                          "bench MODEL, for example", printable(words[0]))};
+                   format("bench measures a model, the system, the kernels or a server (serve), and '{}' is none of "
+                          "them; write strata bench MODEL, for example", printable(words[0]))};
     }
     RETURN_IF_ERROR(take_model(words, settings));
   } else {
@@ -208,12 +213,41 @@ Status bench_the_kernels(const Settings& settings) {
   return bench_kernels(options, [](const KernelResult& result) { return write_stdout(kernel_row(result)); });
 }
 
+// One length, of a flag that lists them for other benchmarks.
+Result<int64_t> one_length(const Settings& settings, Key key) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> lengths, parse_counts(settings, key, kTestTokens));
+  if (lengths.size() == 1 && lengths[0] > 0) return lengths[0];
+  return Error{ErrorCode::kBadInput, format("--{} {}: bench serve takes one number above 0", setting(key).name,
+                                            printable(settings.text(key)))};
+}
+
+Status bench_a_server(const Settings& settings) {
+  constexpr const char* kOurs = "http://127.0.0.1:8080";
+  ServeBenchOptions options;
+  const std::string& given = settings.text(Key::kConnect);
+  ASSIGN_OR_RETURN(options.url, server::http::parse_url(given.empty() ? kOurs : given));
+  options.api_key = settings.text(Key::kApiKey);
+  ASSIGN_OR_RETURN(options.clients, parse_counts(settings, Key::kClients, kClients));
+  ASSIGN_OR_RETURN(options.prompt_words, one_length(settings, Key::kNPrompt));
+  ASSIGN_OR_RETURN(options.answer_tokens, one_length(settings, Key::kNGen));
+  options.requests = settings.integer(Key::kRepetitions);
+  const bool json = settings.on(Key::kJson);
+  std::vector<ServeResult> results;
+  if (!json) RETURN_IF_ERROR(write_stdout(serve_table_head()));
+  for (const int64_t clients : options.clients) {
+    ASSIGN_OR_RETURN(ServeResult result, bench_serve(options, clients));
+    if (!json) RETURN_IF_ERROR(write_stdout(serve_row(result)));
+    results.push_back(std::move(result));
+  }
+  return json ? write_stdout(serve_json(results)) : Status();
+}
+
 }  // namespace
 
 const Command kBenchCommand = {
     .name = "bench",
-    .arguments = "[MODEL] | system | kernels",
-    .summary = "Measure the speed of a model, of the machine's memory and drive, or of the matrix products",
+    .arguments = "[MODEL] | system | kernels | serve",
+    .summary = "Measure the speed of a model, the machine's memory and drive, the matrix products, or a server",
     .scope = kScopeBench,
     .take_words = take_words,
     .run = [](const Settings& settings) { return find_benchmark(settings.text(Key::kBenchmark))->run(settings); },

@@ -6,6 +6,7 @@
 namespace strata::cli {
 
 extern const Command kRunCommand;
+extern const Command kServeCommand;
 extern const Command kInspectCommand;
 extern const Command kEvalCommand;
 extern const Command kTokenizeCommand;

@@ -3,9 +3,9 @@
 namespace strata::cli {
 namespace {
 
-const Command* const kRows[] = {&kRunCommand,        &kInspectCommand,  &kEvalCommand,     &kTokenizeCommand,
-                                &kDetokenizeCommand, &kQuantizeCommand, &kTemplateCommand, &kBenchCommand,
-                                &kPlanCommand,       &kProfileCommand,  &kSettingsCommand};
+const Command* const kRows[] = {&kRunCommand,      &kServeCommand,      &kInspectCommand,  &kEvalCommand,
+                                &kTokenizeCommand, &kDetokenizeCommand, &kQuantizeCommand, &kTemplateCommand,
+                                &kBenchCommand,    &kPlanCommand,       &kProfileCommand,  &kSettingsCommand};
 
 }  // namespace
 

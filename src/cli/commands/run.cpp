@@ -5,6 +5,7 @@
 #include "cli/answer_settings.h"
 #include "cli/chat/answer_writer.h"
 #include "cli/chat/chat.h"
+#include "cli/chat/remote_model.h"
 #include "cli/chat/turn_report.h"
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
@@ -143,8 +144,22 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
   return {};
 }
 
+// A model behind a server.
+Status ask_server(const Settings& settings) {
+  if (settings.is_set(Key::kModel)) {
+    return Error{ErrorCode::kBadInput, "--connect and a model exclude each other: the server has its own"};
+  }
+  const bool chat = holds_chat(settings);
+  std::string prompt;
+  if (!chat) {
+    ASSIGN_OR_RETURN(prompt, read_prompt(settings));
+  }
+  return run_remote(settings, chat, prompt);
+}
+
 Status run(const Settings& settings) {
   RETURN_IF_ERROR(check_prompt_source(settings));
+  if (!settings.text(Key::kConnect).empty()) return ask_server(settings);
   ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFast));
   return holds_chat(settings) ? hold_chat(settings, config) : answer_once(settings, config);
 }
