@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# run.sh CACHE SCRIPTED_SERVER: the official clients of OpenAI and Anthropic, as package-lock.json pins them, against the
-# server. Exit code 77 says, on stderr, why that is not possible here.
+# run.sh CACHE TEST...: these of the tests here, with the official clients of OpenAI and Anthropic as package-lock.json
+# pins them. Exit code 77 says, on stderr, why that is not possible here. The environment names the servers.
 set -euo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly here cache=$1 node_needed=20.19
-export SCRIPTED_SERVER=$2
+shift
 
 skip() { echo "run.sh: $*" >&2; exit 77; }
 
@@ -36,6 +36,7 @@ exec 9>"$cache/lock"
 flock 9
 cmp -s "$here/package-lock.json" "$cache/fetched-lock.json" || fetch
 # Modules are looked for beside the files that ask for them.
-cp "$here"/*.mjs "$cache/"
+cp -u "$here"/*.mjs "$cache/"
+exec 9>&-
 cd "$cache"
-"$node" --test --test-timeout=60000 openai.test.mjs anthropic.test.mjs
+"$node" --test --test-timeout=60000 "$@"
