@@ -27,7 +27,7 @@ Result<LoadedModel> load(Stats& stats) {
   ASSIGN_OR_RETURN(loaded.chat_template, text::ChatTemplate::load(*loaded.file, *loaded.tokenizer));
   engine::EngineConfig config;
   config.context = 256;
-  config.threads = 2;
+  config.threads = 1;  // a machine that is busy makes each join of two slow
   config.chunk = 64;
   config.max_sequences = kSlots;
   config.deterministic = true;
