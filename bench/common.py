@@ -27,6 +27,14 @@ class Call:
     peak_bytes: int
 
 
+def with_joined(words, flag):
+    """The words with `flag` and its value as one: argparse takes a value that begins with a dash for another flag."""
+    joined = list(words)
+    for at in reversed([i for i, word in enumerate(joined[:-1]) if word == flag]):
+        joined[at:at + 2] = [f"{flag}={joined[at + 1]}"]
+    return joined
+
+
 def end_of(status, err):
     """What a wait status says, with the last line of stderr."""
     lines = [line for line in err.splitlines() if line.strip()]

@@ -102,7 +102,8 @@ def parse_arguments(words):
                         help="what to print as a rival's version when it does not know its own; may be repeated")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds after which a call is ended")
     ours = words[words.index("--") + 1:] if "--" in words else []
-    options = parser.parse_args(words[:words.index("--")] if "--" in words else words)
+    own = words[:words.index("--")] if "--" in words else words
+    options = parser.parse_args(common.with_joined(own, "--rival-flags"))
     options.strata_flags = ours
     try:
         options.threads = [int(n) for n in options.threads.split(",")]

@@ -171,7 +171,7 @@ def parse_arguments(words):
     parser.add_argument("--gpu", default="0", help="whose memory is watched, as nvidia-smi numbers it")
     parser.add_argument("--timeout", type=float, default=900, help="seconds after which a call is ended")
     at = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:at])
+    options = parser.parse_args(common.with_joined(words[:at], "--rival-flags"))
     options.strata_flags = words[at + 1:]
     if options.rounds < 1:
         parser.error("rounds are at least 1")

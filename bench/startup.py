@@ -50,7 +50,7 @@ def parse_arguments(words):
     parser.add_argument("--prompt", default="Once upon a time")
     parser.add_argument("--rival-flags", default="", help="flags for every rival")
     parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
-    options = parser.parse_args(words)
+    options = parser.parse_args(common.with_joined(words, "--rival-flags"))
     if options.rounds < 1 or options.threads < 1:
         parser.error("rounds and threads are at least 1")
     if not options.model.is_file():

@@ -187,12 +187,13 @@ TEST(SettingsMarkdownTest, EveryRowHasALineWithAllItsColumns) {
     EXPECT_EQ(bars, 8) << line;
   }
   EXPECT_NE(page.find("| `--kv-type` | `STRATA_KV_TYPE` | `auto` | `auto\\|f32\\|f16\\|bf16\\|q8_0` |  | "
-                      "run, eval, bench, plan, profile | "),
+                      "run, eval, bench, plan, profile, serve | "),
             std::string::npos);
   EXPECT_NE(page.find("| `--ctx` | `STRATA_CTX` | `auto` | 1 to 16777216, or auto | tokens | "
-                      "run, eval, bench, plan, profile | "),
+                      "run, eval, bench, plan, profile, serve | "),
             std::string::npos);
-  EXPECT_NE(page.find("| `--stats`, `--no-stats` | `STRATA_STATS` | `off` | `on\\|off` |  | run, eval, bench | "),
+  EXPECT_NE(page.find("| `--stats`, `--no-stats` | `STRATA_STATS` | `off` | `on\\|off` |  | "
+                      "run, eval, bench, serve | "),
             std::string::npos);
   EXPECT_NE(page.find("| `STRATA_LOG_LEVEL` | `warning` | `debug\\|info\\|warning\\|error` |  | all | "),
             std::string::npos);
