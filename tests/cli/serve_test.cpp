@@ -1,5 +1,10 @@
 // Goal: strata serve says where it is, answers, and ends in order; run --connect and bench serve use it.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,8 +114,62 @@ TEST(ParseUrl, TakesWhatPeopleWrite) {
   EXPECT_EQ(text("localhost:99/"), "localhost|99|");
   EXPECT_EQ(text("http://host/a/b/"), "host|80|/a/b");
   EXPECT_EQ(text("http://[::1]:7/x"), "::1|7|/x");
+  EXPECT_EQ(text("http://host:7/v1/"), "host|7|");
   for (const char* wrong : {"", "http://", "http://a:b", "http://a:70000", "http://u@h", "http://a b", "https://a"}) {
     EXPECT_EQ(text(wrong), "refused") << wrong;
+  }
+}
+
+// Takes one connection, reads what comes first, answers with these bytes and closes.
+class OneAnswer {
+ public:
+  explicit OneAnswer(std::string answer) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(listener_, 1), 0);
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      const int peer = ::accept(listener_, nullptr, nullptr);
+      char bytes[4096];
+      EXPECT_GT(::recv(peer, bytes, sizeof bytes, 0), 0);
+      EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+      ::shutdown(peer, SHUT_WR);
+      while (::recv(peer, bytes, sizeof bytes, 0) > 0) {
+      }
+      ::close(peer);
+    });
+  }
+  ~OneAnswer() {
+    thread_.join();
+    ::close(listener_);
+  }
+  const std::string& url() const { return url_; }
+
+ private:
+  int listener_;
+  std::string url_;
+  std::thread thread_;
+};
+
+// What is at the other end may be no server of ours, or none at all.
+TEST(RunConnect, StrangersAreSaidToBeStrangers) {
+  const auto run = [](const std::string& answer) {
+    const OneAnswer server(answer);
+    return strata({"run", "--connect", server.url(), "-p", "x", "-n", "2"});
+  };
+  EXPECT_TRUE(refused(run(""), 1, "ended the connection before its answer was complete"));
+  EXPECT_TRUE(refused(run("hello\r\n\r\n"), 1, "not an answer of HTTP"));
+  const auto page = [](const std::string& body) {
+    return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  };
+  for (const char* body : {"<html></html>", "data: {\"choices\":5}\n\n", "data: {\n\n",
+                           "data: {\"choices\":[7],\"usage\":{\"prompt_tokens\":\"a\"}}\n\n",
+                           "data: {\"choices\":[{\"delta\":3}]}\n\n"}) {
+    EXPECT_TRUE(refused(run(page(body)), 1, "not a whole stream of OpenAI's API")) << body;
   }
 }
 

@@ -36,12 +36,18 @@ void add_settings(const Settings& settings, Json& body) {
       body[field] = settings.number(key);
     }
   }
+  if (settings.on(Key::kIgnoreEos)) body["ignore_eos"] = true;
 }
 
 // The text of a member that may be absent or null.
 std::string text_at(const Json& object, const char* name) {
   const auto it = object.find(name);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+int64_t number_at(const Json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
 }
 
 // Takes the events of a stream and brings their text to stdout.
@@ -55,15 +61,16 @@ class StreamWriter {
     if (!event.is_object()) return true;  // [DONE]
     if (event.contains("error")) error_ = event["error"].is_object() ? text_at(event["error"], "message") : "";
     if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-      answer_.prompt_tokens = usage->value("prompt_tokens", int64_t{0});
-      answer_.answer_tokens = usage->value("completion_tokens", int64_t{0});
+      answer_.prompt_tokens = number_at(*usage, "prompt_tokens");
+      answer_.answer_tokens = number_at(*usage, "completion_tokens");
     }
     const auto choices = event.find("choices");
     if (choices == event.end() || !choices->is_array() || choices->empty()) return true;
     const Json& choice = choices->front();
+    if (!choice.is_object()) return true;
     if (const std::string finish = text_at(choice, "finish_reason"); !finish.empty()) answer_.finish = finish;
     const auto delta = choice.find("delta");
-    const Json& part = delta == choice.end() ? choice : *delta;
+    const Json& part = delta == choice.end() || !delta->is_object() ? choice : *delta;
     write_reasoning(text_at(part, "reasoning_content"));
     write_text(text_at(part, delta == choice.end() ? "text" : "content"));
     return written_.ok();
@@ -150,7 +157,11 @@ Result<RemoteAnswer> RemoteModel::ask(const std::string& path, Json body) {
     return Error{code, format("the server answered {}: {}", *status, message_of(plain))};
   }
   if (writer.error()) return Error{ErrorCode::kIo, "the server failed: " + printable(*writer.error(), 500)};
-  if (!status.ok()) writer.answer().finish.clear();
+  if (!status.ok()) {
+    writer.answer().finish.clear();  // interrupted
+  } else if (writer.answer().finish.empty()) {
+    return Error{ErrorCode::kIo, "the server's answer is not a whole stream of OpenAI's API; is that a server of one?"};
+  }
   return std::move(writer.answer());
 }
 

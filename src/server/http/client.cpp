@@ -46,6 +46,9 @@ Result<Url> parse_url(std::string_view text) {
   std::string_view authority = text.substr(0, slash);
   url.prefix = text.substr(slash);
   while (url.prefix.ends_with('/')) url.prefix.pop_back();
+  // The base URL as clients of OpenAI's API take it: the paths that are asked for begin with it already.
+  constexpr std::string_view kVersion = "/v1";
+  if (url.prefix.ends_with(kVersion)) url.prefix.resize(url.prefix.size() - kVersion.size());
   size_t colon = authority.rfind(':');
   if (authority.ends_with(']')) colon = std::string_view::npos;  // of an address
   if (colon != std::string_view::npos) {
@@ -152,7 +155,8 @@ Result<int> Client::receive(const Sink& sink, const std::atomic<bool>* stop, boo
     if (n < 0) return failure(system_text(errno));
     boost::system::error_code error;
     if (n == 0) {
-      parser.put_eof(error);
+      // The parser takes no end before it has seen a byte.
+      if (parser.got_some()) parser.put_eof(error);
       if (error || !parser.is_done()) return failure("the server ended the connection before its answer was complete");
       break;
     }

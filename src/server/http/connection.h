@@ -32,7 +32,7 @@ struct ConnectionParts {
   const HttpOptions& options;
   const AccessRules& rules;
   Handler& handler;
-  BodyBudget& budget;
+  std::shared_ptr<BodyBudget> budget;
   const std::atomic<bool>& stopping;         // no further request is taken
   std::function<void(Connection&)> closed;   // the last that a connection does
   std::function<std::string()> make_id;      // of a request

@@ -53,10 +53,10 @@ class BodyBudget {
   std::atomic<uint64_t> used_{0};
 };
 
-// A body, and its share of the budget until it dies.
+// A body, and its share of the budget until it dies; the budget lives as long, for calls may outlive the server.
 class Body {
  public:
-  explicit Body(BodyBudget& budget) : budget_(&budget) {}
+  explicit Body(std::shared_ptr<BodyBudget> budget) : budget_(std::move(budget)) {}
   ~Body() { clear(); }
   Body(Body&& other) noexcept
       : budget_(other.budget_), bytes_(std::move(other.bytes_)), leased_(std::exchange(other.leased_, 0)) {}
@@ -76,7 +76,7 @@ class Body {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  BodyBudget* budget_;
+  std::shared_ptr<BodyBudget> budget_;
   std::string bytes_;
   uint64_t leased_ = 0;
 };

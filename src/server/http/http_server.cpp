@@ -50,7 +50,7 @@ struct HttpServer::Parts {
   Parts(const AccessRules& access_rules, const HttpOptions& http_options)
       : rules(access_rules),
         options(http_options),
-        budget(static_cast<uint64_t>(options.max_body_budget) * rules.max_body_bytes),
+        budget(std::make_shared<BodyBudget>(static_cast<uint64_t>(options.max_body_budget) * rules.max_body_bytes)),
         acceptor(io),
         timer(io) {}
 
@@ -63,7 +63,7 @@ struct HttpServer::Parts {
 
   const AccessRules rules;
   const HttpOptions options;
-  BodyBudget budget;
+  std::shared_ptr<BodyBudget> budget;
   asio::io_context io{1};
   tcp::acceptor acceptor;
   asio::steady_timer timer;
