@@ -80,4 +80,18 @@ void ArgumentWriter::end_value(EventWriter& out) { out.arguments(kind_ == Kind::
 
 void ArgumentWriter::end(EventWriter& out) { out.arguments("}"); }
 
+std::optional<size_t> ArgumentWriter::value_until(char byte, text::PatternSet& ends, std::string& held,
+                                                  EventWriter& out) {
+  held += byte;
+  const std::optional<size_t> found = ends.advance(byte);
+  const size_t n_mark = found ? ends.pattern(*found).size() : ends.n_open();
+  const size_t n_certain = held.size() - n_mark;
+  for (size_t i = 0; i < n_certain; ++i) value(held[i], out);
+  held.erase(0, n_certain);
+  if (!found) return {};
+  held.clear();
+  end_value(out);
+  return found;
+}
+
 }  // namespace strata::server

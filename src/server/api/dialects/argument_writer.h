@@ -1,11 +1,13 @@
 // From arguments that come as texts, one by one, to the JSON object that clients expect.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "server/api/answer_event.h"
 #include "server/api/tool_set.h"
+#include "text/pattern_set.h"
 
 namespace strata::server {
 
@@ -20,6 +22,9 @@ class ArgumentWriter {
   void begin_value(std::string_view argument, EventWriter& out);
   void value(char byte, EventWriter& out);
   void end_value(EventWriter& out);
+  // The next byte of a value that one of these marks ends: which one has, and then the value is ended. `held` keeps the
+  // bytes that may be the beginning of a mark.
+  std::optional<size_t> value_until(char byte, text::PatternSet& ends, std::string& held, EventWriter& out);
   void end(EventWriter& out);
 
  private:

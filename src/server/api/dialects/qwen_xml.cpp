@@ -141,15 +141,8 @@ class QwenXmlReader final : public CallReader {
   }
 
   Next push_value(char byte, EventWriter& out) {
-    held_ += byte;
-    const std::optional<size_t> found = value_ends_.advance(byte);
-    const size_t n_mark = found ? value_ends_.pattern(*found).size() : value_ends_.n_open();
-    const size_t n_certain = held_.size() - n_mark;
-    for (size_t i = 0; i < n_certain; ++i) arguments_.value(held_[i], out);
-    held_.erase(0, n_certain);
+    const std::optional<size_t> found = arguments_.value_until(byte, value_ends_, held_, out);
     if (!found) return Next::kMore;
-    arguments_.end_value(out);
-    held_.clear();
     state_ = State::kBetween;
     if (*found == 0) return Next::kMore;
     arguments_.end(out);
