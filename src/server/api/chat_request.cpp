@@ -26,15 +26,6 @@ void rename_developer(Json& messages, std::string_view source) {
   }
 }
 
-std::string text_of(const Json& content) {
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
-  if (content.is_array()) {
-    for (const Json& part : content) text += part.value("text", std::string());
-  }
-  return text;
-}
-
 // Agents begin with several messages of the system, of which many templates take one.
 void merge_leading_system(Json& messages) {
   while (messages.size() > 1 && messages[0]["role"] == "system" && messages[1]["role"] == "system") {

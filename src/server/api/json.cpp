@@ -129,4 +129,13 @@ ApiResult<const Json*> Fields::object(std::string_view key) const {
   return value;
 }
 
+std::string text_of(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (content.is_array()) {
+    for (const Json& part : content) text += part.value("text", std::string());
+  }
+  return text;
+}
+
 }  // namespace strata::server

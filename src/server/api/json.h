@@ -21,6 +21,8 @@ ApiResult<Json> parse_object(std::string_view body);
 
 // Never fails: what is not UTF-8 becomes U+FFFD.
 std::string dump(const Json& json);
+// The text of a message's content, which is a string or parts.
+std::string text_of(const Json& content);
 // `text` between quotes, without them.
 std::string escaped(std::string_view text);
 

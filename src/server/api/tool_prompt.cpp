@@ -12,15 +12,6 @@ std::string description_of(const Json& tools) {
   return text;
 }
 
-std::string text_of(const Json& content) {
-  if (content.is_string()) return content.get<std::string>();
-  std::string text;
-  if (content.is_array()) {
-    for (const Json& part : content) text += part.value("text", std::string());
-  }
-  return text;
-}
-
 // {"name", "arguments"} as the model wrote it, or would have.
 std::string call_text(const Json& call) {
   const Json& function = call.at("function");
