@@ -114,8 +114,7 @@ TEST_P(ArenaProcesses, OtherPacksAndSizesAreRefusedWhileMappedAndReplacedAfterwa
 TEST_P(ArenaProcesses, AnotherFormatIsRefusedWhileMappedAndReplacedAfterwards) {
   ArenaProcess engine(arguments("a"));
   ASSERT_NE(engine.line("attached"), "");
-  const std::byte one[4] = {std::byte{1}};
-  change_silently(folder_.arena(), 8, one);
+  change_silently(folder_.arena(), 8, [](std::byte) { return std::byte{1}; });
   expect_refused("a", {"another format", "an engine is using it"});
   EXPECT_EQ(engine.finish(), 0);
   EXPECT_TRUE(runs_well());

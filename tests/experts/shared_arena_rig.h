@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -79,15 +80,20 @@ inline std::optional<FileState> file_state(const std::string& path) {
   return FileState{info.st_ino, static_cast<uint64_t>(info.st_size), static_cast<uint64_t>(info.st_blocks) * 512};
 }
 
-// Changes bytes at `offset` of a file, on one page, and leaves no trace in its time of modification.
-inline void change_silently(const std::string& path, uint64_t offset, std::span<const std::byte> bytes) {
+// Changes the byte at `offset` of a file to what `change` makes of it, which must be another value, and leaves no trace
+// in the file's time of modification.
+inline void change_silently(const std::string& path, uint64_t offset,
+                            const std::function<std::byte(std::byte)>& change) {
   struct stat before {};
   ASSERT_EQ(::stat(path.c_str(), &before), 0);
   {
     auto file = *SharedFile::open(path).value();
     const uint64_t page = offset / kSharedPage * kSharedPage;
     const auto mapping = file.map_writable(page, kSharedPage).value();
-    std::memcpy(mapping->writable_bytes().data() + (offset - page), bytes.data(), bytes.size());
+    std::byte& place = mapping->writable_bytes()[offset - page];
+    const std::byte changed = change(place);
+    ASSERT_NE(changed, place);
+    place = changed;
   }
   const timespec times[] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
