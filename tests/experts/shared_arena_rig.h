@@ -1,12 +1,10 @@
 // What the tests of the shared arena have in common: models on a drive, folders in memory, engines in this process.
 #pragma once
 
-#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 
 #include <gmock/gmock.h>
