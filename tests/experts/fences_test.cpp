@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "device/forwarding_device.h"
 #include "device/sim/support.h"
 
 namespace strata::test {
@@ -136,32 +137,11 @@ TEST_F(FencesTest, DroppingWaitsBeforeEventsDie) {
 }
 
 // A device that has no events left.
-class EventlessDevice final : public device::Device {
+class EventlessDevice final : public ForwardingDevice {
  public:
-  explicit EventlessDevice(SimDevice& inner) : inner_(inner) {}
-  const std::string& name() const override { return inner_.name(); }
-  uint64_t budget_bytes() const override { return inner_.budget_bytes(); }
-  uint64_t used_bytes() const override { return inner_.used_bytes(); }
-  Result<std::unique_ptr<Buffer>> allocate(size_t bytes, std::string name) override {
-    return inner_.allocate(bytes, std::move(name));
-  }
-  Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) override {
-    return inner_.allocate_host(bytes, kind, std::move(name));
-  }
-  Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, device::MappedAs mapped,
-                                                      std::string name) override {
-    return inner_.page_lock(range, mapped, std::move(name));
-  }
+  using ForwardingDevice::ForwardingDevice;
   std::unique_ptr<Stream> make_stream(std::string name) override;
   std::unique_ptr<Event> make_event() override { return nullptr; }
-  Result<std::unique_ptr<device::Graph>> capture(const std::function<void(Stream&)>& enqueue) override {
-    return inner_.capture(enqueue);
-  }
-  bool host_accessible() const override { return false; }
-  SimDevice& inner() { return inner_; }
-
- private:
-  SimDevice& inner_;
 };
 
 // Its stream, as far as this test uses it.

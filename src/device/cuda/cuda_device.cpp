@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "device/cuda/cuda_graph.h"
+#include "device/cuda/cuda_ops.h"
 #include "device/cuda/cuda_stream.h"
 
 namespace strata::device::cuda {
@@ -271,6 +272,8 @@ Result<std::unique_ptr<const HostBuffer>> CudaDevice::page_lock(std::span<const 
   }
   return std::unique_ptr<const HostBuffer>(new Locked(*this, std::move(name), range));
 }
+
+bool CudaDevice::has_kernels(int op) const { return op_row(op).run != nullptr; }
 
 bool CudaDevice::reaches(const Device& other) const {
   if (&other == this) return true;

@@ -23,6 +23,11 @@ struct OpContext {
   bool deterministic = false;   // the same bits whatever rows stand beside a row
 };
 
+// Whether there are kernels for an operation; what has none is specialised to false here and has no run(). Models that
+// need it are refused when they are loaded (Device::has_kernels).
+template <class Op>
+inline constexpr bool kHasKernels = true;
+
 void run(const Embed& op, const OpContext& context);
 void run(const RmsNorm& op, const OpContext& context);
 void run(const MatMul& op, const OpContext& context);
@@ -57,7 +62,7 @@ size_t workspace_bytes(const AppendAttend& op, const OpContext& context);
 size_t workspace_bytes(const Router& op, const OpContext& context);
 size_t workspace_bytes(const ExpertFfn& op, const OpContext& context);
 
-// The table of AllOps for launches.
+// The table of AllOps for launches; null functions for operations without kernels.
 struct OpRow {
   void (*run)(const void* args, const OpContext& context);
   size_t (*workspace_bytes)(const void* args, const OpContext& context);

@@ -5,10 +5,14 @@ namespace {
 
 template <class Op>
 constexpr OpRow make_row() {
-  return {[](const void* args, const OpContext& context) { run(*static_cast<const Op*>(args), context); },
-          [](const void* args, const OpContext& context) {
-            return workspace_bytes(*static_cast<const Op*>(args), context);
-          }};
+  if constexpr (kHasKernels<Op>) {
+    return {[](const void* args, const OpContext& context) { run(*static_cast<const Op*>(args), context); },
+            [](const void* args, const OpContext& context) {
+              return workspace_bytes(*static_cast<const Op*>(args), context);
+            }};
+  } else {
+    return {nullptr, nullptr};
+  }
 }
 
 constexpr auto kTable = op_table(AllOps{}, []<class Op>() { return make_row<Op>(); });
