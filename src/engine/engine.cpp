@@ -208,7 +208,7 @@ Status Engine::connect_parts() {
       ASSIGN_OR_RETURN(hand_offs.emplace_back(), HandOff::create({.from = stages.back().part->stream(),
                                                                   .to = part.part->stream(),
                                                                   .max_rows = step_limits_.max_rows,
-                                                                  .dim = hp_.dim,
+                                                                  .dim = hp_.hidden_width(),
                                                                   .peers = devices_->peers()}));
     }
     stages.push_back({part.part.get(), part.log.get()});

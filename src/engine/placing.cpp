@@ -109,7 +109,7 @@ void add_sharing(const PlacingSpec& spec, size_t n_parts, experts::PartNeeds& ne
   needs.host_bytes += RoutingLog::bytes_needed(
       routing_log_spec(spec.hp, limits, needs.first_layer, needs.last_layer, n_parts));
   if (needs.first_layer == 0) return;
-  const HandOffBytes way = HandOff::bytes_needed(limits.max_rows, spec.hp.dim, spec.peers);
+  const HandOffBytes way = HandOff::bytes_needed(limits.max_rows, spec.hp.hidden_width(), spec.peers);
   needs.step_bytes += way.device;
   needs.host_bytes += way.host;
 }

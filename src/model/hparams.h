@@ -27,6 +27,7 @@ struct HParams {
   std::string arch;
   int n_layers = 0;  // trunk layers
   int64_t dim = 0;
+  int n_streams = 1;  // parallel residual streams of dim values each
   int64_t n_vocab = 0;
   int64_t context_length = 0;  // trained context
   float eps = 0;               // of every norm
@@ -46,6 +47,7 @@ struct HParams {
 
   device::DeltaShape delta;  // of the recurrent layers
 
+  int64_t hidden_width() const { return n_streams * dim; }
   int64_t q_width(bool gated) const { return int64_t{n_heads} * key_dim * (gated ? 2 : 1); }
   int64_t k_width() const { return int64_t{n_kv_heads} * key_dim; }
   int64_t v_width() const { return int64_t{n_kv_heads} * value_dim; }

@@ -32,9 +32,24 @@ struct StepContext {
   bool look_ahead = false;  // tell the dispatch which experts a layer is about to use, and the next one may
 
   device::View<float> view(Act a, int64_t cols) const { return act.view(a, rows, cols); }
-  device::View<float> hidden() const { return view(Act::kHidden, hp.dim); }
+  // The residual: hp.n_streams streams, one behind the other in a row.
+  device::View<float> hidden() const { return view(Act::kHidden, hp.hidden_width()); }
+  // Where a layer's blocks add what they compute: the residual itself where it is one stream.
+  device::View<float> sum() const { return hp.n_streams == 1 ? hidden() : view(Act::kBranch, hp.dim); }
   device::View<float> normed() const { return view(Act::kNormed, hp.dim); }
   device::View<float> cos_sin() const { return view(Act::kRope, hp.rope.n_rot); }
+
+  // What projects a block's input to y, but for its parts: of the normed residual, or where `gain` is empty of what
+  // normed() holds.
+  device::Project project(const device::In<float>& gain, const device::View<float>& y) const {
+    const bool norms = !gain.empty();
+    return device::Project{.x = norms ? hidden() : normed(),
+                           .gain = gain,
+                           .live = in.live(),
+                           .normed = norms ? normed() : device::View<float>(),
+                           .y = y,
+                           .eps = hp.eps};
+  }
 };
 
 // The layers [first, last) of a model with their weights on one device; the embedding when first is 0, the head when

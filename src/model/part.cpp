@@ -222,7 +222,7 @@ void Part::begin(std::span<const BatchRows> batch, bool stream) {
 }
 
 device::View<float> Part::hidden(int64_t rows) const {
-  const device::View<float> view = act_.view(Act::kHidden, rows, spec_.hp.dim);
+  const device::View<float> view = act_.view(Act::kHidden, rows, spec_.hp.hidden_width());
   ASSERT(view.stride == view.cols);
   return view;
 }

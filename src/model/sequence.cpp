@@ -1,11 +1,37 @@
 #include "model/sequence.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/format.h"
 
 namespace strata::model {
+namespace {
+
+constexpr FixedState kFixedStates[] = {FixedState::kConv, FixedState::kDelta};
+static_assert(std::size(kFixedStates) == static_cast<size_t>(FixedState::kCount));
+
+const char* fixed_state_name(FixedState which) {
+  switch (which) {
+    case FixedState::kConv: return "convolution state";
+    case FixedState::kDelta: return "recurrent state";
+    case FixedState::kCount: break;
+  }
+  return "";
+}
+
+}  // namespace
+
+int64_t fixed_columns(const HParams& hp, int layer, FixedState which) {
+  const bool recurrent = hp.recurrent[static_cast<size_t>(layer)];
+  switch (which) {
+    case FixedState::kConv: return recurrent ? hp.delta.conv_state() : 0;
+    case FixedState::kDelta: return recurrent ? hp.delta.state() : 0;
+    case FixedState::kCount: break;
+  }
+  return 0;
+}
 
 device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type) {
   return {.k = nullptr,
@@ -38,9 +64,13 @@ uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const
   const uint64_t attention =
       static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * (kv.k_token_bytes() + kv.v_token_bytes());
   const uint64_t slots = static_cast<uint64_t>(limits.max_sequences) + static_cast<uint64_t>(limits.max_checkpoints);
-  const uint64_t recurrent = slots * static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
   uint64_t total = 0;
-  for (int l = first; l < last; l++) total += hp.recurrent[static_cast<size_t>(l)] ? recurrent : attention;
+  for (int l = first; l < last; l++) {
+    if (!hp.recurrent[static_cast<size_t>(l)]) total += attention;
+    for (const FixedState which : kFixedStates) {
+      total += slots * static_cast<uint64_t>(fixed_columns(hp, l, which)) * sizeof(float);
+    }
+  }
   return total;
 }
 
@@ -56,15 +86,15 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
       layer.buffers.push_back(std::move(buffer));
       return layer.buffers.back().get();
     };
-    if (hp.recurrent[static_cast<size_t>(l)]) {
+    for (const FixedState which : kFixedStates) {
+      const int64_t cols = fixed_columns(hp, l, which);
+      if (cols == 0) continue;
       memory->has_fixed_state_ = true;
-      const auto floats = [&](int64_t cols, const char* what) -> Result<device::View<float>> {
-        ASSIGN_OR_RETURN(device::Buffer * buffer, allocate(static_cast<size_t>(slots * cols) * sizeof(float), what));
-        return device::view_of<float>(*buffer, slots, cols);
-      };
-      ASSIGN_OR_RETURN(layer.conv, floats(hp.delta.conv_state(), "convolution state"));
-      ASSIGN_OR_RETURN(layer.delta, floats(hp.delta.state(), "recurrent state"));
-    } else {
+      ASSIGN_OR_RETURN(device::Buffer * buffer,
+                       allocate(static_cast<size_t>(slots * cols) * sizeof(float), fixed_state_name(which)));
+      layer.fixed[static_cast<size_t>(which)] = device::view_of<float>(*buffer, slots, cols);
+    }
+    if (!hp.recurrent[static_cast<size_t>(l)]) {
       layer.kv = kv_shape(hp, limits, kv_type);
       const size_t tokens = static_cast<size_t>(limits.n_blocks()) * kBlockTokens;
       ASSIGN_OR_RETURN(layer.kv.k, allocate(tokens * layer.kv.k_token_bytes(), "keys"));
@@ -77,7 +107,7 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
 
 void StateMemory::clear_slot(device::Stream& stream, int slot) const {
   for (const Layer& layer : layers_) {
-    for (const device::View<float>& view : {layer.conv, layer.delta}) {
+    for (const device::View<float>& view : layer.fixed) {
       if (view.empty()) continue;
       const size_t bytes = static_cast<size_t>(view.cols) * sizeof(float);
       stream.fill_zero(*view.memory, static_cast<size_t>(slot) * bytes, bytes);
@@ -87,7 +117,7 @@ void StateMemory::clear_slot(device::Stream& stream, int slot) const {
 
 void StateMemory::copy_slot(device::Stream& stream, int to, int from) const {
   for (const Layer& layer : layers_) {
-    for (const device::View<float>& view : {layer.conv, layer.delta}) {
+    for (const device::View<float>& view : layer.fixed) {
       if (view.empty()) continue;
       const size_t bytes = static_cast<size_t>(view.cols) * sizeof(float);
       stream.copy(*view.memory, static_cast<size_t>(to) * bytes, *view.memory, static_cast<size_t>(from) * bytes,

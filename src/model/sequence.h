@@ -2,6 +2,7 @@
 // blocks is common to all parts of a model; each part keeps the memory of its own layers (StateMemory).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -22,6 +23,15 @@ struct StateLimits {
   int n_blocks() const { return max_sequences * blocks_per_sequence(); }
 };
 
+// What a layer keeps of a sequence in a fixed number of floats, whatever its length.
+enum class FixedState {
+  kConv,   // the last inputs of the delta net's convolution
+  kDelta,  // the delta net's matrices
+  kCount,
+};
+// Floats of it that a layer keeps for one sequence; 0: none.
+int64_t fixed_columns(const HParams& hp, int layer, FixedState which);
+
 // The memory that the sequences of one part take on its device, for the layers [first, last).
 class StateMemory {
  public:
@@ -37,9 +47,10 @@ class StateMemory {
                                kernels::KvType kv_type);
 
   const device::KvBlocks& kv(int layer) const { return layers_[static_cast<size_t>(layer - first_)].kv; }
-  // [slots][conv_state] and [slots][state] of a recurrent layer; slots past max_sequences hold checkpoints.
-  device::View<float> conv_state(int layer) const { return layers_[static_cast<size_t>(layer - first_)].conv; }
-  device::View<float> delta_state(int layer) const { return layers_[static_cast<size_t>(layer - first_)].delta; }
+  // [slots][fixed_columns] of a layer that has it; slots past max_sequences hold checkpoints.
+  device::View<float> fixed(int layer, FixedState which) const {
+    return layers_[static_cast<size_t>(layer - first_)].fixed[static_cast<size_t>(which)];
+  }
   bool has_fixed_state() const { return has_fixed_state_; }
 
   void clear_slot(device::Stream& stream, int slot) const;
@@ -50,7 +61,7 @@ class StateMemory {
   static device::KvBlocks kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type);
   struct Layer {
     device::KvBlocks kv;
-    device::View<float> conv, delta;
+    std::array<device::View<float>, static_cast<size_t>(FixedState::kCount)> fixed;
     std::vector<std::unique_ptr<device::Buffer>> buffers;
   };
   int first_ = 0;

@@ -70,7 +70,8 @@ class StepInputs {
 // The intermediate values of a step, float32 unless the name says otherwise. Blocks declare the widths they need before
 // the memory is allocated; blocks that don't live at the same time share a name.
 enum class Act {
-  kHidden,     // the residual stream
+  kHidden,     // the residual stream, or streams
+  kBranch,     // what a layer's block computes, before it goes to several streams
   kNormed,     // input of attention, delta net or experts
   kProjected,  // q | k | v of attention; the delta net's convolution input | z | b and a
   kMixed,      // output of attention or delta net before its output matrix; the delta net's convolved rows

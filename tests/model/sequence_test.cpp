@@ -65,12 +65,14 @@ class Sequences : public testing::Test {
 
   // The fixed state of a slot: every value of both kinds set to, or expected to be, `value`.
   void set_state(int slot, float value) {
-    for (const device::View<float>& view : {memory_->conv_state(0), memory_->delta_state(0)}) {
+    for (const FixedState which : {FixedState::kConv, FixedState::kDelta}) {
+      const device::View<float> view = memory_->fixed(0, which);
       for (int64_t i = 0; i < view.cols; i++) view.row(slot)[i] = value;
     }
   }
   void expect_state(int slot, float value) const {
-    for (const device::View<float>& view : {memory_->conv_state(0), memory_->delta_state(0)}) {
+    for (const FixedState which : {FixedState::kConv, FixedState::kDelta}) {
+      const device::View<float> view = memory_->fixed(0, which);
       for (int64_t i = 0; i < view.cols; i++) ASSERT_EQ(view.row(slot)[i], value) << i;
     }
   }

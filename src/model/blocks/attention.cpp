@@ -24,7 +24,9 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
     block.projections_.push_back(p);
     return {};
   };
-  ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "attn_norm.weight", hp.dim));
+  if (options.norm) {
+    ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + "attn_norm.weight", hp.dim));
+  }
   if (loader.has(prefix + "attn_qkv.weight")) {
     RETURN_IF_ERROR(project("attn_qkv", nq + nk + nv));
   } else {
@@ -59,12 +61,7 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
   const device::View<float> mixed = ctx.view(Act::kMixed, int64_t{hp.n_heads} * hp.value_dim);
   const device::RowMap rows = ctx.in.row_map(ctx.rows);
   const int q_head_stride = hp.key_dim * (options_.gated ? 2 : 1);
-  device::Project project{.x = ctx.hidden(),
-                          .gain = norm_,
-                          .live = ctx.in.live(),
-                          .normed = ctx.normed(),
-                          .y = qkv,
-                          .eps = hp.eps};
+  device::Project project = ctx.project(norm_, qkv);
   for (size_t i = 0; i < projections_.size(); i++) project.parts[i] = projections_[i];
   ctx.stream.enqueue(project);
   ctx.stream.enqueue(
@@ -87,7 +84,7 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
                            .window = hp.windows[static_cast<size_t>(layer)],
                            .scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim))});
   ctx.stream.enqueue(device::MatMul{
-      .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.hidden(), .accumulate = true});
+      .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.sum(), .accumulate = true});
 }
 
 }  // namespace strata::model

@@ -9,6 +9,7 @@
 namespace strata::model {
 
 struct AttentionOptions {
+  bool norm = true;       // attn_norm stands before it; else its input is ctx.normed()
   bool gated = false;     // each head's query rows are followed by its gate rows
   bool q_k_norm = false;  // attn_q_norm and attn_k_norm are required
   bool sinks = false;     // attn_sinks is required
@@ -22,7 +23,7 @@ class AttentionBlock {
   static Result<AttentionBlock> load(const NetworkSpec& spec, const std::string& prefix,
                                      const AttentionOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += attention(norm(hidden)); normed is scratch.
+  // sum() += attention(norm(hidden)), normed is scratch; or sum() += attention(normed).
   void enqueue(const StepContext& ctx, int layer) const;
 
  private:

@@ -57,7 +57,9 @@ Result<DeltaNetBlock> DeltaNetBlock::load(const NetworkSpec& spec, const std::st
   WeightLoader& loader = spec.loader;
   DeltaNetBlock block;
   block.options_ = options;
-  ASSIGN_OR_RETURN(block.input_norm_, loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
+  if (options.norm) {
+    ASSIGN_OR_RETURN(block.input_norm_, loader.vector(prefix + "attn_norm.weight", spec.hp.dim));
+  }
   RETURN_IF_ERROR(block.load_inputs(spec, prefix));
   ASSIGN_OR_RETURN(block.taps_, loader.float_rows(prefix + "ssm_conv1d.weight", s.kernel, s.channels()));
   ASSIGN_OR_RETURN(block.dt_bias_, loader.vector(prefix + "ssm_dt.bias", s.n_value_heads));
@@ -90,17 +92,12 @@ void DeltaNetBlock::enqueue(const StepContext& ctx, int layer) const {
   const device::View<float> qkv = ctx.view(Act::kMixed, s.channels());
   const device::View<float> out = ctx.view(Act::kMixedOut, width);
   const device::View<float> g_beta = ctx.view(Act::kDecay, 2 * heads);
-  device::Project project{.x = ctx.hidden(),
-                          .gain = input_norm_,
-                          .live = live,
-                          .normed = ctx.normed(),
-                          .y = projected,
-                          .eps = hp.eps};
+  device::Project project = ctx.project(input_norm_, projected);
   for (size_t i = 0; i < inputs_.size(); i++) project.parts[i].w = inputs_[i];
   ctx.stream.enqueue(project);
   ctx.stream.enqueue(device::DeltaConv{.x = raw,
                                        .taps = taps_,
-                                       .conv_state = ctx.state.conv_state(layer),
+                                       .conv_state = ctx.state.fixed(layer, FixedState::kConv),
                                        .segments = segments,
                                        .y = qkv,
                                        .shape = s,
@@ -114,7 +111,7 @@ void DeltaNetBlock::enqueue(const StepContext& ctx, int layer) const {
                                         .grouped = options_.grouped_gates});
   ctx.stream.enqueue(device::DeltaNet{.qkv = qkv,
                                       .g_beta = g_beta,
-                                      .state = ctx.state.delta_state(layer),
+                                      .state = ctx.state.fixed(layer, FixedState::kDelta),
                                       .segments = segments,
                                       .y = out,
                                       .shape = s,
@@ -122,7 +119,7 @@ void DeltaNetBlock::enqueue(const StepContext& ctx, int layer) const {
   ctx.stream.enqueue(device::GatedNorm{
       .x = out, .z = z, .gain = norm_, .live = live, .sigmoid_gate = options_.sigmoid_gate, .eps = hp.eps});
   ctx.stream.enqueue(
-      device::MatMul{.w = output_, .x = out, .bias = {}, .live = live, .y = ctx.hidden(), .accumulate = true});
+      device::MatMul{.w = output_, .x = out, .bias = {}, .live = live, .y = ctx.sum(), .accumulate = true});
 }
 
 }  // namespace strata::model

@@ -9,6 +9,7 @@
 namespace strata::model {
 
 struct DeltaNetOptions {
+  bool norm = true;  // attn_norm stands before it; else its input is ctx.normed()
   bool grouped_gates =
       false;  // one ssm_ba matrix grouped by key head (and the legacy ssm_in), else ssm_beta and ssm_alpha
   bool sigmoid_gate = false;  // the output gate is sigmoid(z), else silu(z)
@@ -21,7 +22,7 @@ class DeltaNetBlock {
  public:
   static Result<DeltaNetBlock> load(const NetworkSpec& spec, const std::string& prefix, const DeltaNetOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += delta_net(norm(hidden)); normed is scratch.
+  // sum() += delta_net(norm(hidden)), normed is scratch; or sum() += delta_net(normed).
   void enqueue(const StepContext& ctx, int layer) const;
 
  private:

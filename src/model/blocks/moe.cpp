@@ -9,7 +9,9 @@ Result<MoeBlock> MoeBlock::load(const NetworkSpec& spec, const std::string& pref
   WeightLoader& loader = spec.loader;
   MoeBlock block;
   block.formula_ = options.formula;
-  ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + options.norm, hp.dim));
+  if (options.norm != nullptr) {
+    ASSIGN_OR_RETURN(block.norm_, loader.vector(prefix + options.norm, hp.dim));
+  }
   ASSIGN_OR_RETURN(block.router_, loader.matrix(prefix + "ffn_gate_inp.weight", hp.dim, hp.route.n_experts));
   const std::string router_bias = prefix + "ffn_gate_inp.bias";
   ASSIGN_OR_RETURN(block.router_bias_, options.biases ? loader.vector(router_bias, hp.route.n_experts)
@@ -72,7 +74,7 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
   device::View<int32_t> ids = ctx.dispatch.own_ids(layer, ctx.rows);
   if (ids.empty()) ids = ctx.act.ints(Act::kExpertIds, ctx.rows, hp.route.n_used);
   const device::View<float> weights = ctx.view(Act::kExpertWeights, hp.route.n_used);
-  enqueue_router(ctx, ids, weights, Norm::kFirst);
+  enqueue_router(ctx, ids, weights, norm_.empty() ? Norm::kDone : Norm::kFirst);
   if (ctx.look_ahead) {
     ctx.dispatch.hint(ctx.stream, layer, experts::HintKind::kCertain, ids, live);
     if (next != nullptr) {
@@ -83,7 +85,7 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
   }
   experts::ExpertFormula formula = formula_;
   formula.round_activations = ctx.numeric.round_activations;
-  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.hidden(), live, formula);
+  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.sum(), live, formula);
   if (hp.shared_ffn == 0) return;
 
   const device::View<float> gate = ctx.view(Act::kGate, hp.shared_ffn);
@@ -98,7 +100,7 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
     amount = ctx.view(Act::kSharedGate, 1);
     ctx.stream.enqueue(device::MatMul{.w = shared_weight_, .x = ctx.normed(), .bias = {}, .live = live, .y = amount});
   }
-  ctx.stream.enqueue(device::AddGated{.y = out, .gate = amount, .live = live, .x = ctx.hidden()});
+  ctx.stream.enqueue(device::AddGated{.y = out, .gate = amount, .live = live, .x = ctx.sum()});
 }
 
 }  // namespace strata::model

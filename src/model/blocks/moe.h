@@ -8,7 +8,7 @@
 namespace strata::model {
 
 struct MoeOptions {
-  const char* norm = "ffn_norm.weight";  // name of the norm in front
+  const char* norm = "ffn_norm.weight";  // name of the norm in front; null: the input is ctx.normed()
   experts::ExpertFormula formula = {};
   bool biases = false;       // router and experts have biases; else those that the file has
   bool shared_gate = false;  // the shared expert has a gate; else all of it is added
@@ -20,7 +20,7 @@ class MoeBlock {
   // The routed experts themselves belong to the dispatch's source.
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // hidden += experts(norm(hidden)). `next`: the block of the layer after this one, null for none; with ctx.look_ahead
+  // sum() += experts(norm(hidden)), or sum() += experts(normed). `next`: the block of the layer after this one, null for none; with ctx.look_ahead
   // its router is given this layer's input, which predicts what it will choose well enough to begin to read it: the
   // first half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6
   // with all).
