@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "device/ops/attention.h"
+#include "device/ops/latent.h"
 
 namespace strata::device {
 namespace {
@@ -35,6 +36,14 @@ void Attention::footprint(RangeSink& sink) const {
     const int64_t first = window > 0 ? std::max<int64_t>(0, last - window + 1) : 0;
     add_tokens(rows, r, first, last, kv, kv.k, kv.k_token_bytes(), false, sink);
     add_tokens(rows, r, first, last, kv, kv.v, kv.v_token_bytes(), false, sink);
+  }
+}
+
+void LatentAttend::footprint(RangeSink& sink) const {
+  for (int64_t r = 0; r < rows.live.data()[0]; r++) {
+    const int64_t last = rows.positions.data()[r];
+    add_tokens(rows, r, last, last, kv, kv.k, kv.k_token_bytes(), true, sink);
+    add_tokens(rows, r, 0, last, kv, kv.k, kv.k_token_bytes(), false, sink);
   }
 }
 

@@ -78,6 +78,7 @@ OpCases all_op_cases(device::Device& device);
 // Its parts.
 void add_basic_cases(device::Device& device, OpCases& cases);
 void add_attention_cases(device::Device& device, OpCases& cases);
+void add_latent_cases(device::Device& device, OpCases& cases);
 void add_recurrent_cases(device::Device& device, OpCases& cases);
 void add_expert_cases(device::Device& device, OpCases& cases);
 void add_share_cases(device::Device& device, OpCases& cases);

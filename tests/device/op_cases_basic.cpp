@@ -3,8 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "device/op_case.h"
-#include "device/random_weights.h"
+#include "device/op_matrix.h"
 #include "kernels/ref/ref.h"
 
 namespace strata::test {
@@ -17,25 +16,6 @@ namespace {
 
 constexpr int64_t kBucket = 7;  // rows of the views
 constexpr int32_t kLive = 5;    // rows in use
-
-// A matrix of the given type, packed.
-struct Matrix {
-  Matrix(OpCase& c, quant::Type matrix_type, int64_t matrix_rows, int64_t matrix_cols)
-      : type(matrix_type), rows(matrix_rows), cols(matrix_cols),
-        bytes(c.packed<uint8_t>(rows, static_cast<int64_t>(quant::row_bytes(type, static_cast<size_t>(cols))))) {}
-  void fill(Random& random) const {
-    const std::vector<uint8_t> all = random_weights(type, static_cast<size_t>(rows * cols), random);
-    std::memcpy(bytes->row(0), all.data(), all.size());
-  }
-  std::vector<float> values() const { return decoded(type, bytes->row(0), static_cast<size_t>(rows * cols)); }
-  operator Weight() const {
-    return {bytes->memory(), 0, type, rows, cols, static_cast<size_t>(bytes->cols())};
-  }
-
-  quant::Type type;
-  int64_t rows, cols;
-  std::shared_ptr<Grid<uint8_t>> bytes;
-};
 
 void embed(Device& device, OpCases& cases, quant::Type type) {
   OpCase& c = add_case<device::Embed>(device, cases, std::string("_") + quant::info(type).name);
@@ -94,13 +74,6 @@ struct MatMulForm {
   bool bias, accumulate;
   int64_t rows, cols, bucket, live;
 };
-
-// What rounding may do to a product: one rounding a term at most, of the size of all terms together.
-double product_size(const float* w, const float* x, int64_t n) {
-  double size = 0;
-  for (int64_t i = 0; i < n; i++) size += std::abs(double{w[i]} * x[i]);
-  return size;
-}
 
 void mat_mul(Device& device, OpCases& cases, const MatMulForm& form) {
   OpCase& c = add_case<device::MatMul>(device, cases, form.name);
@@ -439,6 +412,7 @@ OpCases all_op_cases(Device& device) {
   OpCases cases;
   add_basic_cases(device, cases);
   add_attention_cases(device, cases);
+  add_latent_cases(device, cases);
   add_recurrent_cases(device, cases);
   add_expert_cases(device, cases);
   add_share_cases(device, cases);

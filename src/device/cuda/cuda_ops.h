@@ -27,6 +27,10 @@ struct OpContext {
 // need it are refused when they are loaded (Device::has_kernels).
 template <class Op>
 inline constexpr bool kHasKernels = true;
+template <>
+inline constexpr bool kHasKernels<HeadMatMul> = false;
+template <>
+inline constexpr bool kHasKernels<LatentAttend> = false;
 
 void run(const Embed& op, const OpContext& context);
 void run(const RmsNorm& op, const OpContext& context);

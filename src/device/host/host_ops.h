@@ -26,6 +26,8 @@ void run(const DeltaConv& op, Compute& compute);
 void run(const DeltaGates& op, Compute& compute);
 void run(const DeltaNet& op, Compute& compute);
 void run(const GatedNorm& op, Compute& compute);
+void run(const HeadMatMul& op, Compute& compute);
+void run(const LatentAttend& op, Compute& compute);
 
 // Operations without scratch need no overload.
 template <class Op>
@@ -39,6 +41,8 @@ int64_t scratch_floats(const AppendAttend& op);
 int64_t scratch_floats(const Router& op);
 int64_t scratch_floats(const ExpertFfn& op);
 int64_t scratch_floats(const DeltaNet& op);
+int64_t scratch_floats(const HeadMatMul& op);
+int64_t scratch_floats(const LatentAttend& op);
 
 // The table of AllOps for launches.
 struct OpRow {

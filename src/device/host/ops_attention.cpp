@@ -53,14 +53,20 @@ constexpr int64_t kTileQueries = 128;
 // Items a thread should get for all to have about as much to do. With fewer, an item is shared out by its spans.
 constexpr int64_t kItemsPerThread = 4;
 
+// The heads of a KV head are computed together, but for groups that are as large as those of a latent cache, where all
+// of them have the one: in parts, or a step of one row would give one thread all of it.
+constexpr int kBundleHeads = 16;
 int group_of(const Attention& op) { return op.n_heads / op.kv.n_kv_heads; }
+int bundle_heads(const Attention& op) { return std::min(group_of(op), kBundleHeads); }
+int bundles_of_group(const Attention& op) { return (group_of(op) + kBundleHeads - 1) / kBundleHeads; }
+int64_t n_bundles(const Attention& op) { return int64_t{op.kv.n_kv_heads} * bundles_of_group(op); }
 
-// Floats that a thread computes in, in front of the states of the spans of one (row, KV head).
+// Floats that a thread computes in, in front of the states of the spans of one (row, bundle).
 int64_t own_scratch(const Attention& op) {
-  const int64_t tile_rows = std::max<int64_t>(1, std::min(op.q.rows, kTileQueries / group_of(op)));
-  return kernels::attention_scratch(tile_rows * group_of(op), op.kv.key_dim, op.kv.value_dim, op.kv.block_tokens);
+  const int64_t tile_rows = std::max<int64_t>(1, std::min(op.q.rows, kTileQueries / bundle_heads(op)));
+  return kernels::attention_scratch(tile_rows * bundle_heads(op), op.kv.key_dim, op.kv.value_dim, op.kv.block_tokens);
 }
-int64_t state_floats(const Attention& op) { return kernels::attention_state(group_of(op), op.kv.value_dim); }
+int64_t state_floats(const Attention& op) { return kernels::attention_state(bundle_heads(op), op.kv.value_dim); }
 
 // Spans that a row can see at most.
 int64_t max_spans(const Attention& op) {
@@ -74,15 +80,17 @@ int64_t first_visible(const Attention& op, int64_t position) {
   return op.window > 0 ? std::max<int64_t>(0, position - op.window + 1) : 0;
 }
 
-// Rows [row, row + n_rows) of one sequence at consecutive positions.
-kernels::AttentionArgs args_of(const Attention& op, int64_t row, int64_t n_rows, int kv_head, float* scratch) {
-  const int group = group_of(op);
+// A bundle of the heads of rows [row, row + n_rows), which are of one sequence at consecutive positions.
+kernels::AttentionArgs args_of(const Attention& op, int64_t row, int64_t n_rows, int64_t bundle, float* scratch) {
+  const int64_t kv_head = bundle / bundles_of_group(op);
+  const int first = static_cast<int>(bundle % bundles_of_group(op)) * kBundleHeads;  // of the heads of the KV head
+  const int64_t head = kv_head * group_of(op) + first;
   kernels::AttentionArgs args{};
-  args.q = op.q.row(row) + int64_t{kv_head} * group * op.q_head_stride;
+  args.q = op.q.row(row) + head * op.q_head_stride;
   args.q_row_stride = op.q.stride;
   args.q_stride = op.q_head_stride;
   args.n_rows = static_cast<int>(n_rows);
-  args.n_q = group;
+  args.n_q = std::min(bundle_heads(op), group_of(op) - first);
   args.head_dim = op.kv.key_dim;
   args.value_dim = op.kv.value_dim;
   args.type = op.kv.type;
@@ -90,15 +98,15 @@ kernels::AttentionArgs args_of(const Attention& op, int64_t row, int64_t n_rows,
   args.v = reinterpret_cast<const uint8_t*>(op.kv.v->address());
   args.k_token_bytes = op.kv.k_token_bytes();
   args.v_token_bytes = op.kv.v_token_bytes();
-  args.k_head_offset = kernels::kv_bytes(op.kv.type, int64_t{kv_head} * op.kv.key_dim);
-  args.v_head_offset = kernels::kv_bytes(op.kv.type, int64_t{kv_head} * op.kv.value_dim);
+  args.k_head_offset = kernels::kv_bytes(op.kv.type, kv_head * op.kv.key_dim);
+  args.v_head_offset = kernels::kv_bytes(op.kv.type, kv_head * op.kv.value_dim);
   args.block_table = op.rows.block_table.row(op.rows.slots.data()[row]);
   args.block_tokens = op.kv.block_tokens;
   args.position = op.rows.positions.data()[row];
   args.window = op.window;
   args.scale = op.scale;
-  args.sinks = op.sinks.empty() ? nullptr : op.sinks.data() + int64_t{kv_head} * group;
-  args.out = op.y.row(row) + int64_t{kv_head} * group * op.kv.value_dim;
+  args.sinks = op.sinks.empty() ? nullptr : op.sinks.data() + head;
+  args.out = op.y.row(row) + head * op.kv.value_dim;
   args.out_row_stride = op.y.stride;
   args.out_stride = op.kv.value_dim;
   args.scratch = scratch;
@@ -134,19 +142,19 @@ int64_t spans_seen(const Attention& op, int64_t begin, int64_t end) {
   return most;
 }
 
-// A thread takes `tile_rows` rows of a KV head, and computes together what belongs to one sequence. Later rows see
-// more, so they go first and no thread is left alone with them.
+// A thread takes `tile_rows` rows of a bundle of heads, and computes together what belongs to one sequence. Later rows
+// see more, so they go first and no thread is left alone with them.
 void run_tiles(const Attention& op, int64_t live, int64_t tile_rows, Compute& compute) {
   const int64_t n_tiles = (live + tile_rows - 1) / tile_rows;
-  compute.pool().for_each(n_tiles * op.kv.n_kv_heads, 1, [&](int64_t begin, int64_t end, int worker) {
+  compute.pool().for_each(n_tiles * n_bundles(op), 1, [&](int64_t begin, int64_t end, int worker) {
     float* scratch = compute.scratch(worker, own_scratch(op));
     for (int64_t item = begin; item < end; item++) {
-      const int kv_head = static_cast<int>(item % op.kv.n_kv_heads);
-      const int64_t first_row = (n_tiles - 1 - item / op.kv.n_kv_heads) * tile_rows;
+      const int64_t bundle = item % n_bundles(op);
+      const int64_t first_row = (n_tiles - 1 - item / n_bundles(op)) * tile_rows;
       const int64_t end_row = std::min(live, first_row + tile_rows);
       for (int64_t row = first_row; row < end_row;) {
         const int64_t n = run_length(op.rows, row, end_row - row);
-        const kernels::AttentionArgs args = args_of(op, row, n, kv_head, scratch);
+        const kernels::AttentionArgs args = args_of(op, row, n, bundle, scratch);
         compute.kernels().attention(args);
         apply_gates(op, args, compute.kernels());
         row += n;
@@ -155,21 +163,20 @@ void run_tiles(const Attention& op, int64_t live, int64_t tile_rows, Compute& co
   });
 }
 
-// Few rows with long contexts: as many (row, KV head) items at a time as there are threads, each shared out by spans.
+// Few rows with long contexts: as many (row, bundle) items at a time as there are threads, each shared out by spans.
 // The states of an item's spans lie in the scratch of the thread of its number, behind what that computes in.
 void run_spans(const Attention& op, int64_t live, Compute& compute) {
   const kernels::Kernels& kernel = compute.kernels();
-  const int64_t n_items = live * op.kv.n_kv_heads;
+  const int64_t n_items = live * n_bundles(op);
   const int64_t n_threads = compute.pool().n_threads();
   const int64_t floats = scratch_floats(op);
   const auto item_args = [&](int64_t item, int worker) {
-    return args_of(op, item / op.kv.n_kv_heads, 1, static_cast<int>(item % op.kv.n_kv_heads),
-                   compute.scratch(worker, floats));
+    return args_of(op, item / n_bundles(op), 1, item % n_bundles(op), compute.scratch(worker, floats));
   };
   const auto states = [&](int64_t area) { return compute.scratch(static_cast<int>(area), floats) + own_scratch(op); };
   for (int64_t first = 0; first < n_items; first += n_threads) {
     const int64_t n = std::min(n_threads, n_items - first);
-    const int64_t n_spans = spans_seen(op, first / op.kv.n_kv_heads, (first + n - 1) / op.kv.n_kv_heads + 1);
+    const int64_t n_spans = spans_seen(op, first / n_bundles(op), (first + n - 1) / n_bundles(op) + 1);
     compute.pool().for_each(n * n_spans, 1, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t unit = begin; unit < end; unit++) {
         const int64_t i = unit / n_spans;
@@ -196,12 +203,12 @@ int64_t scratch_floats(const Attention& op) { return own_scratch(op) + max_spans
 
 void run(const Attention& op, Compute& compute) {
   const int64_t live = op.rows.live.data()[0];
-  const int64_t n_items = live * op.kv.n_kv_heads;
+  const int64_t n_items = live * n_bundles(op);
   const int64_t items_wanted = kItemsPerThread * compute.pool().n_threads();
   if (compute.pool().n_threads() > 1 && n_items < items_wanted && spans_seen(op, 0, live) > 1) {
     return run_spans(op, live, compute);
   }
-  const int64_t most_rows = std::max<int64_t>(1, kTileQueries / group_of(op));
+  const int64_t most_rows = std::max<int64_t>(1, kTileQueries / bundle_heads(op));
   run_tiles(op, live, std::clamp<int64_t>(n_items / items_wanted, 1, most_rows), compute);
 }
 

@@ -7,6 +7,7 @@
 #include "device/ops/attention.h"
 #include "device/ops/basic.h"
 #include "device/ops/delta_net.h"
+#include "device/ops/latent.h"
 #include "device/ops/moe.h"
 #include "device/ops/share.h"
 
@@ -27,7 +28,7 @@ struct OpList {
 
 using AllOps = OpList<Embed, RmsNorm, MatMul, Project, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention,
                       AppendAttend, Router, ShareExperts, FetchExperts, ExpertFfn, Combine, DeltaConv, DeltaGates,
-                      DeltaNet, GatedNorm>;
+                      DeltaNet, GatedNorm, HeadMatMul, LatentAttend>;
 
 // A device's table of the operations, by op_index(): make.operator()<Op>() gives the row of one.
 template <class Make, class... Ops>

@@ -62,6 +62,7 @@ struct RopeAppend {
     ASSERT(cos_sin.cols <= kv.key_dim);
     ASSERT(n_heads % kv.n_kv_heads == 0);
     ASSERT(rows.positions.cols >= q.rows);
+    ASSERT(!kv.values_in_keys);
     ASSERT(kv.key_dim % kernels::kv_block(kv.type) == 0);
     ASSERT(kv.value_dim % kernels::kv_block(kv.type) == 0);
   }
@@ -101,6 +102,7 @@ struct Attention {
     ASSERT(sinks.empty() || sinks.cols == n_heads);
     ASSERT(!overlap(q, y));
     ASSERT(kernels::kAttentionSpan % kv.block_tokens == 0);
+    ASSERT(!kv.values_in_keys);
     ASSERT(kv.key_dim % kernels::kv_block(kv.type) == 0);
     ASSERT(kv.value_dim % kernels::kv_block(kv.type) == 0);
   }

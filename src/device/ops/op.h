@@ -25,9 +25,15 @@ struct KvBlocks {
   int n_kv_heads = 0;
   int key_dim = 0;
   int value_dim = 0;
+  bool values_in_keys = false;  // a head's values are the first of its key: v is k, and n_kv_heads is 1
 
   size_t k_token_bytes() const { return kernels::kv_bytes(type, int64_t{n_kv_heads} * key_dim); }
-  size_t v_token_bytes() const { return kernels::kv_bytes(type, int64_t{n_kv_heads} * value_dim); }
+  // From the values of a token to those of the next.
+  size_t v_token_bytes() const {
+    return values_in_keys ? k_token_bytes() : kernels::kv_bytes(type, int64_t{n_kv_heads} * value_dim);
+  }
+  // What a token takes.
+  size_t token_bytes() const { return k_token_bytes() + (values_in_keys ? 0 : v_token_bytes()); }
 };
 
 // Where the rows of a step belong. All are inputs of the step, int32.

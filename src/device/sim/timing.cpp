@@ -36,6 +36,15 @@ Cost cost(const Attention& op, const Touched& touched) {
   const uint64_t per_token = static_cast<uint64_t>(op.n_heads) * static_cast<uint64_t>(op.kv.key_dim + op.kv.value_dim);
   return {.flops = 2 * tokens * per_token, .bytes = touched.bytes};
 }
+Cost cost(const HeadMatMul& op, const Touched& touched) {
+  return {.flops = product_flops(op.w, live_rows(op.live, op.x.rows)), .bytes = touched.bytes};
+}
+// A row of the cache is key and value of every head.
+Cost cost(const LatentAttend& op, const Touched& touched) {
+  const uint64_t tokens = touched.indirect_bytes / op.kv.token_bytes();
+  const uint64_t per_token = static_cast<uint64_t>(op.n_heads) * static_cast<uint64_t>(op.kv.key_dim + op.kv.value_dim);
+  return {.flops = 2 * tokens * per_token, .bytes = touched.bytes};
+}
 // Three products for each pair of a row and an expert in a slot.
 Cost cost(const ExpertFfn& op, const Touched& touched) {
   const uint64_t pairs = touched.indirect_bytes / op.blob.bytes;
