@@ -30,6 +30,15 @@ inline __m512i add_dot4(__m512i acc, __m512i codes, __m512i a) {
 #endif
 }
 
+// The same of codes below 128, without what was there before.
+inline __m512i dot4_small(__m512i codes, __m512i a) {
+#if defined(__AVX512VNNI__)
+  return _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, a);
+#else
+  return _mm512_madd_epi16(_mm512_maddubs_epi16(codes, a), _mm512_set1_epi16(1));
+#endif
+}
+
 // Partial sums of a strip: element [unit][row]; a unit is a super-block, or 64 columns of a block type.
 struct Parts {
   __m512i* at;

@@ -39,7 +39,10 @@ enum class FusedSums : uint8_t {
   kNegated16,  // int16 [16], times -1
   kOffsets16,  // int32 [16], of groups of 16, times -offset of the codes
   kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
-  kFloats32    // float [8], of groups of 32
+  // Of each 128 columns int32 [16], times -offset of the codes:
+  kSpreadOffsets32,  // of four groups of 32, each four times
+  kLaneOffsets,      // of what lane i multiplies: codes 4 * i to 4 * i + 3, and those 64 further, in the type's order
+  kFloats32          // float [8], of groups of 32
 };
 
 // How the columns of an order are dealt out, where it is not one of pieces.

@@ -15,7 +15,7 @@ struct FusedQ10 {
   static constexpr int64_t kCols = kFourGroupCols;
   static constexpr size_t kBytes = 18;
   static constexpr ActOrder kOrder = kRuns128Order;
-  static constexpr FusedSums kSums = FusedSums::kOffsets32;
+  static constexpr FusedSums kSums = FusedSums::kSpreadOffsets32;
 
   template <int kBit>
   static __m512i add_bit(__m512i sums, __m512i bits, const FusedAct& a) {
@@ -35,7 +35,7 @@ struct FusedQ10 {
     const __m512i odd = add_bit<7>(add_bit<5>(add_bit<3>(add_bit<1>(zero, bits, a), bits, a), bits, a), bits, a);
     const __m512i groups = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
     const __m512i by_group = _mm512_maskz_permutexvar_epi32(0xFFFF, groups, _mm512_add_epi32(even, odd));
-    const __m512i sums = _mm512_add_epi32(by_group, spread_groups(a.sums));
+    const __m512i sums = _mm512_add_epi32(by_group, load512(a.sums));
     const __m512 d = _mm512_maskz_broadcast_f32x4(0xFFFF, four_f16(rows, 0));
     return add_groups<false>(y, sums, d, _mm512_setzero_ps(), act_scales32(a), a);
   }
@@ -46,7 +46,7 @@ struct FusedQ20 {
   static constexpr int64_t kCols = kFourGroupCols;
   static constexpr size_t kBytes = 2 * 18;
   static constexpr ActOrder kOrder = kQuads64Order;
-  static constexpr FusedSums kSums = FusedSums::kOffsets32;
+  static constexpr FusedSums kSums = FusedSums::kSpreadOffsets32;
 
   template <int kPosition>
   static __m512i add_position(__m512i sums, __m512i bits, const int8_t* a) {
@@ -67,9 +67,9 @@ struct FusedQ20 {
     const __m512i first = block(rows, 2, a.codes), second = block(rows, 20, a.codes + 64);
     const __m512i even = _mm512_set_epi32(30, 26, 22, 18, 28, 24, 20, 16, 14, 10, 6, 2, 12, 8, 4, 0);
     const __m512i odd = _mm512_or_si512(even, _mm512_set1_epi32(1));
-    const __m512i by_group = _mm512_add_epi32(_mm512_permutex2var_epi32(first, even, second),
-                                              _mm512_permutex2var_epi32(first, odd, second));
-    const __m512i sums = _mm512_add_epi32(by_group, spread_groups(a.sums));
+    const __m512i by_group =
+        _mm512_add_epi32(_mm512_permutex2var_epi32(first, even, second), _mm512_permutex2var_epi32(first, odd, second));
+    const __m512i sums = _mm512_add_epi32(by_group, load512(a.sums));
     const __m256 d0 = _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 0));
     const __m256 d1 = _mm256_maskz_broadcast_f32x4(0xFF, four_f16(rows, 18));
     const __m512 d = _mm512_maskz_insertf32x8(0xFFFF, _mm512_castps256_ps512(d0), d1, 1);

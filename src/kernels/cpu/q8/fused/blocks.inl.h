@@ -58,104 +58,22 @@ struct WordPlaces {
 template <size_t kBytes, size_t kOffset = 0>
 inline __m256i group_words(const FourRows& rows) {
   using Places = WordPlaces<kBytes, kOffset>;
-  constexpr int16_t w0 = Places::word(0), w1 = Places::word(1), w2 = Places::word(2), w3 = Places::word(3);
-  const __m512i index =
-      _mm512_castsi256_si512(_mm256_set_epi16(w3, w3, w3, w3, w2, w2, w2, w2, w1, w1, w1, w1, w0, w0, w0, w0));
+  static constexpr WordIndices kIndices = [] {
+    WordIndices indices{};
+    for (size_t i = 0; i < 16; i++) indices.at[i] = static_cast<int16_t>(word_index(Places::word(i / 4)));
+    return indices;
+  }();
+  const __m512i index = load512(kIndices.at);
   __m512i words = _mm512_setzero_si512();
-  for (int r = 0; r < kFusedRows; r++) {
-    words = _mm512_mask_permutexvar_epi16(words, Places::mask(true, r), index, load512(rows.at[r]));
+  for_each_row([&](auto r) {
+    words = replace_words<Places::mask(true, r)>(words, index, load512(rows.at[r]));
     if constexpr (Places::mask(false, 0) != 0) {
-      words =
-          _mm512_mask_permutexvar_epi16(words, Places::mask(false, r), index, load512(rows.at[r] + Places::kOthers));
+      words = replace_words<Places::mask(false, r)>(words, index, load512(rows.at[r] + Places::kOthers));
     }
-  }
+  });
   return _mm512_castsi512_si256(words);
 }
 inline __m512 halves(__m256i words) { return _mm512_maskz_cvtph_ps(0xFFFF, words); }
-
-// Blocks with nibbles of 16 bytes. What a type has beside: where its parts lie, the codes of nibbles.
-struct Q40 {
-  static constexpr size_t kBytes = 18, kNibbles = 2, kFifth = 0;
-  static constexpr bool kAddends = false;
-  static __m512i codes(__m512i nibbles) { return nibbles; }
-  static __m512 d(const FourRows& rows) { return halves(group_words<kBytes>(rows)); }
-};
-struct Q41 {
-  static constexpr size_t kBytes = 20, kNibbles = 4, kFifth = 0;
-  static constexpr bool kAddends = true;
-  static __m512i codes(__m512i nibbles) { return nibbles; }
-  static __m512 d(const FourRows& rows) { return halves(group_words<kBytes>(rows)); }
-};
-struct Q50 {
-  static constexpr size_t kBytes = 22, kNibbles = 6, kFifth = 2;
-  static constexpr bool kAddends = false;
-  static __m512i codes(__m512i nibbles) { return nibbles; }
-  static __m512 d(const FourRows& rows) { return halves(group_words<kBytes>(rows)); }
-};
-struct Q51 {
-  static constexpr size_t kBytes = 24, kNibbles = 8, kFifth = 4;
-  static constexpr bool kAddends = true;
-  static __m512i codes(__m512i nibbles) { return nibbles; }
-  static __m512 d(const FourRows& rows) { return halves(group_words<kBytes>(rows)); }
-};
-struct Iq4Nl {
-  static constexpr size_t kBytes = 18, kNibbles = 2, kFifth = 0;
-  static constexpr bool kAddends = false;
-  static __m512i codes(__m512i nibbles) { return _mm512_shuffle_epi8(bytes_table(quant::kIq4nl, kIq4Offset), nibbles); }
-  static __m512 d(const FourRows& rows) { return halves(group_words<kBytes>(rows)); }
-};
-struct Mxfp4 {
-  static constexpr size_t kBytes = 17, kNibbles = 1, kFifth = 0;
-  static constexpr bool kAddends = false;
-  static __m512i codes(__m512i nibbles) { return _mm512_shuffle_epi8(bytes_table(quant::kFp4X2, kFp4Offset), nibbles); }
-  // half_e8m0 of the byte that each word's lower or, of odd groups, upper half is.
-  static __m512 d(const FourRows& rows) {
-    const __m512i words = _mm512_maskz_cvtepu16_epi32(0xFFFF, group_words<kBytes>(rows));
-    const __m512i shifts = _mm512_set_epi32(8, 8, 8, 8, 0, 0, 0, 0, 8, 8, 8, 8, 0, 0, 0, 0);
-    const __m512i e = _mm512_and_si512(_mm512_srlv_epi32(words, shifts), _mm512_set1_epi32(255));
-    const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
-    const __mmask16 tiny = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
-    return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(bits, tiny, _mm512_set1_epi32(0x00200000), e));
-  }
-};
-
-template <class Type>
-struct FusedNibbles {
-  static constexpr int64_t kCols = kFourGroupCols;
-  static constexpr size_t kBytes = 4 * Type::kBytes;
-  static constexpr ActOrder kOrder = kNibbles16Order;
-  static constexpr FusedSums kSums = Type::kAddends ? FusedSums::kFloats32 : FusedSums::kOffsets32;
-
-  // The fifth bits of the lower and of the upper nibbles: words of 16, a group after the other.
-  static void add_fifth_bits(const uint8_t* p, __m512i& low, __m512i& high) {
-    const auto bits = [&](size_t g) { return uint64_t{u32_at(p + g * Type::kBytes + Type::kFifth)}; };
-    const uint64_t b01 = bits(0) | bits(1) << 32, b23 = bits(2) | bits(3) << 32;
-    constexpr uint64_t kLow = 0x0000FFFF0000FFFF;
-    const __m512i bit = _mm512_set1_epi8(16);
-    low = _mm512_mask_add_epi8(low, _pext_u64(b01, kLow) | _pext_u64(b23, kLow) << 32, low, bit);
-    high = _mm512_mask_add_epi8(high, _pext_u64(b01, ~kLow) | _pext_u64(b23, ~kLow) << 32, high, bit);
-  }
-
-  static __m512i row(const uint8_t* p, const FusedAct& a) {
-    const uint8_t* qs = p + Type::kNibbles;
-    const __m512i nibbles = four_quarters(qs, qs + Type::kBytes, qs + 2 * Type::kBytes, qs + 3 * Type::kBytes);
-    __m512i low = Type::codes(low_nibbles(nibbles)), high = Type::codes(high_nibbles(nibbles));
-    if constexpr (Type::kFifth > 0) add_fifth_bits(p, low, high);
-    return add_dot4(add_dot4(_mm512_setzero_si512(), low, load512(a.codes)), high, load512(a.codes + 64));
-  }
-
-  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
-    __m512i parts[kFusedRows];
-    for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r], a);
-    __m512i sums = add_rows(parts);
-    if constexpr (Type::kAddends) {
-      return add_groups<true>(y, sums, Type::d(rows), halves(group_words<Type::kBytes, 2>(rows)), act_scales32(a), a);
-    } else {
-      sums = _mm512_add_epi32(sums, spread_groups(a.sums));
-      return add_groups<false>(y, sums, Type::d(rows), _mm512_setzero_ps(), act_scales32(a), a);
-    }
-  }
-};
 
 // What each of four groups of 32 adds up to, of two vectors a row: the first two groups' products and the last two's.
 inline __m512i add_pairs_of_groups(const __m512i (&first)[kFusedRows], const __m512i (&second)[kFusedRows]) {
@@ -167,12 +85,10 @@ struct FusedQ80 {
   static constexpr int64_t kCols = kFourGroupCols;
   static constexpr size_t kBytes = 4 * 34;
   static constexpr ActOrder kOrder = kPlainOrder;
-  static constexpr FusedSums kSums = FusedSums::kOffsets32;
+  static constexpr FusedSums kSums = FusedSums::kSpreadOffsets32;
 
   // Of two groups.
-  static __m512i codes(const uint8_t* p) {
-    return _mm512_xor_si512(two_halves(p + 2, p + 36), _mm512_set1_epi8(-128));
-  }
+  static __m512i codes(const uint8_t* p) { return _mm512_xor_si512(two_halves(p + 2, p + 36), _mm512_set1_epi8(-128)); }
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
     __m512i parts[2][kFusedRows];
     for (int r = 0; r < kFusedRows; r++) {
@@ -180,7 +96,7 @@ struct FusedQ80 {
         parts[pair][r] = add_dot4(_mm512_setzero_si512(), codes(rows.at[r] + 68 * pair), load512(a.codes + 64 * pair));
       }
     }
-    const __m512i sums = _mm512_add_epi32(add_pairs_of_groups(parts[0], parts[1]), spread_groups(a.sums));
+    const __m512i sums = _mm512_add_epi32(add_pairs_of_groups(parts[0], parts[1]), load512(a.sums));
     return add_groups<false>(y, sums, halves(group_words<34>(rows)), _mm512_setzero_ps(), act_scales32(a), a);
   }
 };

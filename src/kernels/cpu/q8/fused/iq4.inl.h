@@ -11,14 +11,12 @@ struct FusedIq4Xs {
   static constexpr int64_t kCols = kSuperCols;
   static constexpr size_t kBytes = 136;
   static constexpr ActOrder kOrder = kNibbles16Order;
-  static constexpr FusedSums kSums = FusedSums::kOffsets32;
+  static constexpr FusedSums kSums = FusedSums::kLaneOffsets;
 
   // Four groups of a row, four lanes each.
-  static __m512i row(const uint8_t* qs, const int8_t* a) {
-    const __m512i table = bytes_table(quant::kIq4nl, kIq4Offset), both = load512(qs);
-    const __m512i low = _mm512_shuffle_epi8(table, low_nibbles(both));
-    const __m512i high = _mm512_shuffle_epi8(table, high_nibbles(both));
-    return add_dot4(add_dot4(_mm512_setzero_si512(), low, load512(a)), high, load512(a + 64));
+  static __m512i row(const uint8_t* qs, const int8_t* a, __m512i offsets) {
+    const NibbleCodes codes = look_up_nibbles(quant::kIq4nl, kIq4Offset, load512(qs));
+    return add_dot4(add_dot4(offsets, codes.low, load512(a)), codes.high, load512(a + 64));
   }
 
   // Scales of groups 4 * h to 4 * h + 3, lane 4 * group + row. `lower` and `upper` are the first and the second four
@@ -43,9 +41,10 @@ struct FusedIq4Xs {
     __m512i isums = _mm512_setzero_si512();
     for (int h = 0; h < 2; h++) {
       __m512i parts[kFusedRows];
-      for (int r = 0; r < kFusedRows; r++) parts[r] = row(rows.at[r] + 8 + 64 * h, a.codes + 128 * h);
-      const __m512i sums = _mm512_add_epi32(add_rows(parts), spread_groups(a.sums + 16 * h));
-      isums = _mm512_add_epi32(isums, _mm512_mullo_epi32(sums, scales(lower, upper, h)));
+      for (int r = 0; r < kFusedRows; r++) {
+        parts[r] = row(rows.at[r] + 8 + 64 * h, a.codes + 128 * h, load512(a.sums + 64 * h));
+      }
+      isums = _mm512_add_epi32(isums, _mm512_mullo_epi32(add_rows(parts), scales(lower, upper, h)));
     }
     return add_scaled(y, add_lanes(isums), _mm_mul_ps(four_f16(rows, 0), _mm_set1_ps(*a.d)));
   }

@@ -13,11 +13,15 @@ inline __m512i words_index(int first, int second) {
                             _mm256_set1_epi16(static_cast<int16_t>(second)), 1);
 }
 
-// Eight int16 lanes of each of four neighbours.
-inline __m512i four_groups(int first) {
-  const __m512i eighths =
-      _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-  return _mm512_add_epi16(eighths, _mm512_set1_epi16(static_cast<int16_t>(first)));
+// Each of four words from `first` on eight times.
+inline __m512i four_words(int first, __m512i words) {
+  static constexpr WordIndices kIndices = [] {
+    WordIndices indices{};
+    for (int i = 0; i < 32; i++) indices.at[i] = static_cast<int16_t>(word_index(i / 8));
+    return indices;
+  }();
+  const int16_t step = static_cast<int16_t>(first * (word_index(1) - word_index(0)));
+  return permute_words(_mm512_add_epi16(load512(kIndices.at), _mm512_set1_epi16(step)), words);
 }
 
 template <bool kFive>
@@ -41,22 +45,46 @@ struct FusedK4 {
     return _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_setr_epi32(a, b, c, d));
   }
 
-  // Codes of half h of a block: groups 4h and 4h + 2, then 4h + 1 and 4h + 3.
-  static void codes(const uint8_t* block, __m512i fifth, int h, __m512i& even, __m512i& odd) {
-    const __m512i qs = load512(block + (kFive ? 48 : 16) + 64 * h);
-    even = low_nibbles(qs);
-    odd = high_nibbles(qs);
-    if constexpr (kFive) {
-      // Bit g of a byte is the fifth bit of group g; it moves to bit 4.
-      const __m512i bit = _mm512_set1_epi8(16);
-      if (h == 0) {
-        even = _mm512_ternarylogic_epi32(even, _mm512_sllv_epi16(fifth, words_index(4, 2)), bit, 0xF8);
-        odd = _mm512_ternarylogic_epi32(odd, _mm512_sllv_epi16(fifth, words_index(3, 1)), bit, 0xF8);
-      } else {
-        even = _mm512_ternarylogic_epi32(even, _mm512_srlv_epi16(fifth, words_index(0, 2)), bit, 0xF8);
-        odd = _mm512_ternarylogic_epi32(odd, _mm512_srlv_epi16(fifth, words_index(1, 3)), bit, 0xF8);
-      }
+  // Codes of half kHalf of a block: of groups 4 * kHalf and two further, and of those one further.
+  template <int kHalf>
+  static NibbleCodes codes(const uint8_t* block, __m512i fifth) {
+    const __m512i qs = load512(block + (kFive ? 48 : 16) + 64 * kHalf);
+    if constexpr (!kFive) return {low_nibbles(qs), high_nibbles(qs)};
+      // Bit g of a byte is the fifth bit of group g.
+#if defined(__GFNI__)
+    static constexpr Matrices kPlaces =
+        two_matrices({{2 << 4 * kHalf, 0, 0, 0, 1 << 4 * kHalf}}, {{8 << 4 * kHalf, 0, 0, 0, 4 << 4 * kHalf}});
+    return join_fifths(qs, _mm512_gf2p8affine_epi64_epi8(fifth, load512(kPlaces.at), 0));
+#else
+    const __m512i low = low_nibbles(qs), high = high_nibbles(qs), bit = _mm512_set1_epi8(16);
+    const auto joined = [&](__m512i nibbles, __m512i bits) {
+      return _mm512_ternarylogic_epi32(nibbles, bits, bit, 0xF8);
+    };
+    if constexpr (kHalf == 0) {
+      return {joined(low, _mm512_sllv_epi16(fifth, words_index(4, 2))),
+              joined(high, _mm512_sllv_epi16(fifth, words_index(3, 1)))};
+    } else {
+      return {joined(low, _mm512_srlv_epi16(fifth, words_index(0, 2))),
+              joined(high, _mm512_srlv_epi16(fifth, words_index(1, 3)))};
     }
+#endif
+  }
+
+  // Products of half kHalf of row kRow's block, times the scales of its groups, join its sums. words: of group_scales.
+  template <int kRow, int kHalf>
+  static __m512i add_half(__m512i sums, const uint8_t* block, __m512i fifth, __m512i words, const FusedAct& a) {
+    // What four products come to fits a word: so two groups share a vector, four words each.
+    static constexpr WordIndices kScales = [] {
+      WordIndices indices{};
+      for (int i = 0; i < 32; i++) {
+        indices.at[i] = static_cast<int16_t>(word_index(8 * kRow + i / 16 * 2 + i / 4 % 2));
+      }
+      return indices;
+    }();
+    const NibbleCodes code = codes<kHalf>(block, fifth);
+    const __m512i pairs = _mm512_packs_epi32(dot4_small(code.low, load512(a.codes + 128 * kHalf)),
+                                             dot4_small(code.high, load512(a.codes + 128 * kHalf + 64)));
+    return add_pairs(sums, pairs, permute_words(load512(kScales.at), words));
   }
 
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
@@ -65,27 +93,24 @@ struct FusedK4 {
     const __m512i words[2] = {_mm512_unpacklo_epi8(scales, _mm512_setzero_si512()),
                               _mm512_unpackhi_epi8(scales, _mm512_setzero_si512())};
     __m512i sums[kFusedRows];
-    for (int r = 0; r < kFusedRows; r++) {
+    for_each_row([&](auto r) {
       __m512i fifth = _mm512_setzero_si512();
       if constexpr (kFive) fifth = broadcast256(rows.at[r] + 16);
-      sums[r] = _mm512_setzero_si512();
-      for (int h = 0; h < 2; h++) {
-        __m512i even, odd;
-        codes(rows.at[r], fifth, h, even, odd);
-        const __m512i even_scales = _mm512_permutexvar_epi16(words_index(8 * r, 8 * r + 2), words[h]);
-        const __m512i odd_scales = _mm512_permutexvar_epi16(words_index(8 * r + 1, 8 * r + 3), words[h]);
-        sums[r] = add_pairs(sums[r], _mm512_maddubs_epi16(even, load512(a.codes + 128 * h)), even_scales);
-        sums[r] = add_pairs(sums[r], _mm512_maddubs_epi16(odd, load512(a.codes + 128 * h + 64)), odd_scales);
-      }
-    }
+      sums[r] = add_half<r, 0>(_mm512_setzero_si512(), rows.at[r], fifth, words[0], a);
+      sums[r] = add_half<r, 1>(sums[r], rows.at[r], fifth, words[1], a);
+    });
     // Words 4 to 7 of each row are mins, before them zeros: lanes 2 and 3 of each four have sums.
     __m512i mins = add_pairs(_mm512_setzero_si512(), words[0], broadcast128(a.sums));
     mins = add_pairs(mins, words[1], broadcast128(a.sums + 16));
     mins = _mm512_add_epi32(mins, _mm512_shuffle_epi32(mins, _MM_PERM_CDAB));
     const __m512i third = _mm512_castsi128_si512(_mm_setr_epi32(2, 6, 10, 14));
     const __m128i msums = _mm512_castsi512_si128(_mm512_maskz_permutexvar_epi32(0xFFFF, third, mins));
-    const __m512i halves =
-        _mm512_permutexvar_epi16(_mm512_castsi128_si512(_mm_setr_epi16(0, 8, 16, 24, 1, 9, 17, 25)), heads);
+    static constexpr WordIndices kScales = [] {
+      WordIndices indices{};
+      for (int i = 0; i < 8; i++) indices.at[i] = static_cast<int16_t>(word_index(i % 4 * 8 + i / 4));
+      return indices;
+    }();
+    const __m512i halves = permute_words(load512(kScales.at), heads);
     const __m256 d = _mm256_mul_ps(_mm256_cvtph_ps(_mm512_castsi512_si128(halves)), _mm256_broadcast_ss(a.d));
     y = add_scaled(y, add_lanes(add_rows(sums)), _mm256_castps256_ps128(d));
     return _mm_fnmadd_ps(_mm_cvtepi32_ps(msums), _mm256_extractf128_ps(d, 1), y);
@@ -115,7 +140,7 @@ struct FusedQ6K {
       for (int k = 0; k < 2; k++) {
         const __m512i codes = _mm512_and_si512(k == 0 ? low : high, upper);
         acc = add_pairs(acc, _mm512_maddubs_epi16(codes, load512(a.codes + 128 * h + 64 * k)),
-                        _mm512_permutexvar_epi16(four_groups(8 * h + 4 * k), scales));
+                        four_words(8 * h + 4 * k, scales));
       }
     }
     return acc;

@@ -12,11 +12,8 @@ namespace strata::kernels::STRATA_ISA_NS {
 inline __m512i plane_pair(const uint8_t* qs, int h, int k) {
   const __m512i both = broadcast256(qs + 32 * h);
 #if defined(__GFNI__)
-  const auto plane = [&](int bit) {
-    return bit_matrix({{static_cast<uint8_t>(1 << bit), static_cast<uint8_t>(2 << bit)}});
-  };
-  const __m512i matrices = _mm512_mask_set1_epi64(_mm512_set1_epi64(plane(4 * k)), 0xF0, plane(4 * k + 2));
-  return _mm512_gf2p8affine_epi64_epi8(both, matrices, 0);
+  static constexpr Matrices kPlanes[2] = {two_matrices({{1, 2}}, {{4, 8}}), two_matrices({{16, 32}}, {{64, 128}})};
+  return _mm512_gf2p8affine_epi64_epi8(both, load512(kPlanes[k].at), 0);
 #else
   return _mm512_and_si512(_mm512_srlv_epi16(both, words_index(4 * k, 4 * k + 2)), _mm512_set1_epi8(3));
 #endif
@@ -47,7 +44,7 @@ struct FusedQ2K {
         for (int k = 0; k < 2; k++) {
           const __m512i pairs =
               _mm512_maddubs_epi16(plane_pair(rows.at[r] + 16, h, k), load512(a.codes + 128 * h + 64 * k));
-          sums[r] = add_pairs(sums[r], pairs, _mm512_permutexvar_epi16(four_groups(8 * r + 4 * k), words));
+          sums[r] = add_pairs(sums[r], pairs, four_words(8 * r + 4 * k, words));
         }
       }
     }
@@ -108,7 +105,7 @@ struct FusedQ3K {
           const __m512i codes =
               _mm512_ternarylogic_epi32(plane_pair(rows.at[r] + 32, h, k), third_bits(bits, h, k), third, 0xF8);
           sums[r] = add_pairs(sums[r], _mm512_maddubs_epi16(codes, load512(a.codes + 128 * h + 64 * k)),
-                              _mm512_permutexvar_epi16(four_groups(8 * r + 4 * k), words[h]));
+                              four_words(8 * r + 4 * k, words[h]));
         }
       }
     }

@@ -10,26 +10,25 @@ namespace strata::kernels::STRATA_ISA_NS {
 
 // Bytes that prepared sums take for each 256 columns.
 constexpr size_t sum_bytes(FusedSums kind) {
+  if (kind == FusedSums::kSpreadOffsets32 || kind == FusedSums::kLaneOffsets) return 128;
   return kind == FusedSums::kOffsets16 ? 64 : 32;
 }
-constexpr size_t kSumBytesMax = 64;
 
 // The parts of a prepared activation row, each a multiple of 64 bytes.
 struct FusedLayout {
   size_t codes, sums, d, bytes;
-  explicit FusedLayout(int64_t cols) {
+  FusedLayout(FusedSums kind, int64_t cols) {
     const size_t blocks = static_cast<size_t>((cols + kSuperCols - 1) / kSuperCols);
+    const auto lines = [](size_t n) { return (n + 63) / 64 * 64; };
     codes = 0;
     sums = blocks * kSuperCols;
-    d = sums + blocks * kSumBytesMax;
-    bytes = d + (blocks * 8 * sizeof(float) + 63) / 64 * 64;
+    d = sums + lines(blocks * sum_bytes(kind));
+    bytes = d + lines(blocks * 8 * sizeof(float));
   }
 };
 
 // Hands that columns are dealt to, and how many columns at a time.
-constexpr int deal_hands(ActDeal deal) {
-  return deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 ? 8 : 4;
-}
+constexpr int deal_hands(ActDeal deal) { return deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 ? 8 : 4; }
 constexpr int deal_cols(ActDeal deal) {
   if (deal == ActDeal::kFourthsOf64) return 64;
   return deal == ActDeal::kEighthsOf128 ? 128 : kSuperCols;
@@ -90,8 +89,40 @@ static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* t
   }
 }
 
-// Prepared sums of 256 columns from the sums of each 16.
-static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint8_t* to) {
+// Of 256 codes in the type's order: what lanes multiply.
+static void lane_offsets(int offset, const int8_t* codes, uint8_t* to) {
+#if defined(__AVX512F__)
+  const __m512i ones = _mm512_set1_epi8(1), factor = _mm512_set1_epi32(-offset);
+  for (int i = 0; i < 2; i++, codes += 128) {
+    const __m512i sums = _mm512_add_epi32(dot4_small(ones, load512(codes)), dot4_small(ones, load512(codes + 64)));
+    _mm512_storeu_si512(to + 64 * i, _mm512_mullo_epi32(sums, factor));
+  }
+#else
+  int32_t offsets[32] = {};
+  for (int i = 0; i < kSuperCols; i++) offsets[i / 128 * 16 + i % 64 / 4] -= offset * codes[i];
+  std::memcpy(to, offsets, sizeof offsets);
+#endif
+}
+
+// From sums of 16: of groups of 32, each four times.
+static void spread_offsets(int offset, const int16_t* sums16, uint8_t* to) {
+#if defined(__AVX512F__)
+  const __m256i factor = _mm256_set1_epi16(static_cast<int16_t>(-offset));
+  const __m512i groups = _mm512_zextsi256_si512(_mm256_madd_epi16(load256(sums16), factor));
+  for (int i = 0; i < 2; i++) {
+    const __m512i index =
+        _mm512_add_epi32(_mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0), _mm512_set1_epi32(4 * i));
+    _mm512_storeu_si512(to + 64 * i, _mm512_maskz_permutexvar_epi32(0xFFFF, index, groups));
+  }
+#else
+  int32_t offsets[32];
+  for (int i = 0; i < 32; i++) offsets[i] = -offset * (sums16[i / 4 * 2] + sums16[i / 4 * 2 + 1]);
+  std::memcpy(to, offsets, sizeof offsets);
+#endif
+}
+
+// Prepared sums of 256 columns from the sums of each 16 and the codes in the type's order.
+static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, const int8_t* codes, uint8_t* to) {
   const auto sum32 = [&](int g) { return sums16[2 * g] + sums16[2 * g + 1]; };
   int16_t words[32] = {};
   int32_t offsets[16] = {};
@@ -120,12 +151,16 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint
       return;
     case FusedSums::kOffsets16:
       for (int g = 0; g < 16; g++) offsets[g] = -offset * sums16[g];
-      std::memcpy(to, offsets, sizeof offsets);
+      std::memcpy(to, offsets, 64);
       return;
     case FusedSums::kOffsets32:
       for (int g = 0; g < 8; g++) offsets[g] = -offset * sum32(g);
       std::memcpy(to, offsets, 32);
       return;
+    case FusedSums::kSpreadOffsets32:
+      return spread_offsets(offset, sums16, to);
+    case FusedSums::kLaneOffsets:
+      return lane_offsets(offset, codes, to);
     case FusedSums::kFloats32:
       for (int g = 0; g < 8; g++) floats[g] = static_cast<float>(sum32(g));
       std::memcpy(to, floats, sizeof floats);
@@ -136,7 +171,7 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, uint
 // Prepares a whole activation row.
 static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& format, int64_t cols, const ActRow& from,
                         uint8_t* to) {
-  const FusedLayout at(cols);
+  const FusedLayout at(kind, cols);
   const int offset = format.kind == ActFormat::kSuper ? format.super.offset : format.block.offset;
   for (int64_t column = 0; column < cols; column += kSuperCols) {
     const int64_t left = act_cols(cols) - column;
@@ -144,8 +179,10 @@ static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& f
     int16_t sums[kSuperGroups] = {};
     std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
     std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
-    prepare_codes(order, codes, to + at.codes + column);
-    prepare_sums(kind, offset, sums, to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
+    uint8_t* ordered = to + at.codes + column;
+    prepare_codes(order, codes, ordered);
+    prepare_sums(kind, offset, sums, reinterpret_cast<const int8_t*>(ordered),
+                 to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));
   }
   std::memset(to + at.d, 0, at.bytes - at.d);
   std::memcpy(to + at.d, from.d, static_cast<size_t>(act_scales(format.kind, cols)) * sizeof(float));

@@ -17,6 +17,7 @@
 #include "kernels/cpu/q8/fused/iq4.inl.h"
 #include "kernels/cpu/q8/fused/k.inl.h"
 #include "kernels/cpu/q8/fused/k256.inl.h"
+#include "kernels/cpu/q8/fused/nibbles.inl.h"
 #include "kernels/cpu/q8/fused/planes.inl.h"
 #include "kernels/cpu/q8/fused/prepare.inl.h"
 #include "kernels/cpu/q8/fused/ternary.inl.h"
@@ -40,21 +41,29 @@ static __m128 add_tail(const FourRows& rows, size_t bytes, const FusedAct& a, __
   return Type::add({{copy[0], copy[1], copy[2], copy[3]}}, a, y);
 }
 
+inline FourRows rows_from(const FourRows& rows, size_t byte) {
+  return {{rows.at[0] + byte, rows.at[1] + byte, rows.at[2] + byte, rows.at[3] + byte}};
+}
+
 // Sums of four rows with each of n_tokens activation rows. The activations take turns at every block, so that weights
 // are on their way all the time.
 template <class Type>
-inline void four_sums(FourRows rows, int64_t cols, size_t row_bytes, const FusedAct* a, int64_t n_tokens, __m128* y) {
+inline void four_sums(const FourRows& rows, int64_t cols, size_t row_bytes, const FusedAct* a, int64_t n_tokens,
+                      __m128* y) {
+  const int64_t n_takes = cols / Type::kCols;
   for (int64_t t = 0; t < n_tokens; t++) y[t] = _mm_setzero_ps();
-  int64_t column = 0;
-  for (; column + Type::kCols <= cols; column += Type::kCols) {
-    prefetch_block<Type::kBytes>(rows);
-    for (int64_t t = 0; t < n_tokens; t++) y[t] = Type::add(rows, act_from<Type>(a[t], column), y[t]);
-    for (const uint8_t*& p : rows.at) p += Type::kBytes;
+  for (int64_t i = 0; i < n_takes; i++) {
+    const FourRows from = rows_from(rows, static_cast<size_t>(i) * Type::kBytes);
+    prefetch_block<Type::kBytes>(from);
+    for (int64_t t = 0; t < n_tokens; t++) y[t] = Type::add(from, act_from<Type>(a[t], i * Type::kCols), y[t]);
   }
   if constexpr (Type::kCols == kFourGroupCols) {
+    const int64_t column = n_takes * Type::kCols;
     if (column == cols) return;
-    const size_t left = row_bytes - static_cast<size_t>(column / Type::kCols) * Type::kBytes;
-    for (int64_t t = 0; t < n_tokens; t++) y[t] = add_tail<Type>(rows, left, act_from<Type>(a[t], column), y[t]);
+    const size_t taken = static_cast<size_t>(n_takes) * Type::kBytes;
+    for (int64_t t = 0; t < n_tokens; t++) {
+      y[t] = add_tail<Type>(rows_from(rows, taken), row_bytes - taken, act_from<Type>(a[t], column), y[t]);
+    }
   }
 }
 
@@ -97,7 +106,7 @@ static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end
   FusedAct a[kFewRows];
   for (int64_t t = 0; t < n_tokens; t++) {
     a[t] = prepare(Type::kOrder, Type::kSums, call.format, call.w.cols, call.act(t, 0),
-                   scratch + static_cast<size_t>(t) * FusedLayout(call.w.cols).bytes);
+                   scratch + static_cast<size_t>(t) * FusedLayout(Type::kSums, call.w.cols).bytes);
     if constexpr (requires { Type::make_codebook(); }) a[t].codebook = &Type::make_codebook();
   }
   if (n_tokens == 1) return prepared_product<Type, true>(call, row_begin, row_end, a, 1);
@@ -106,52 +115,58 @@ static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end
 
 struct FusedFormat {
   quant::Type type;
+  FusedSums sums;
   void (*product)(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch);
 };
 
+template <class Type>
+constexpr FusedFormat fused_format_of(quant::Type type) {
+  return {type, Type::kSums, fused_product<Type>};
+}
+
 constexpr FusedFormat kFusedFormats[] = {
 #if defined(__AVX512F__)
-    {quant::Type::Q2_K, fused_product<FusedQ2K>},
-    {quant::Type::Q3_K, fused_product<FusedQ3K>},
-    {quant::Type::TQ1_0, fused_product<FusedTq10>},
-    {quant::Type::TQ2_0, fused_product<FusedTq20>},
-    {quant::Type::Q4_K, fused_product<FusedK4<false>>},
-    {quant::Type::Q5_K, fused_product<FusedK4<true>>},
-    {quant::Type::Q6_K, fused_product<FusedQ6K>},
-    {quant::Type::IQ4_XS, fused_product<FusedIq4Xs>},
+    fused_format_of<FusedQ2K>(quant::Type::Q2_K),
+    fused_format_of<FusedQ3K>(quant::Type::Q3_K),
+    fused_format_of<FusedTq10>(quant::Type::TQ1_0),
+    fused_format_of<FusedTq20>(quant::Type::TQ2_0),
+    fused_format_of<FusedK4<false>>(quant::Type::Q4_K),
+    fused_format_of<FusedK4<true>>(quant::Type::Q5_K),
+    fused_format_of<FusedQ6K>(quant::Type::Q6_K),
+    fused_format_of<FusedIq4Xs>(quant::Type::IQ4_XS),
 #if defined(__AVX512VBMI__) && defined(__GFNI__)
-    {quant::Type::IQ1_S, fused_product<FusedGathered<Iq1S>>},
-    {quant::Type::IQ1_M, fused_product<FusedGathered<Iq1M>>},
-    {quant::Type::IQ2_XXS, fused_product<FusedIq2Xxs>},
-    {quant::Type::IQ2_XS, fused_product<FusedGathered<Iq2Xs>>},
-    {quant::Type::IQ2_S, fused_product<FusedGathered<Iq2S>>},
-    {quant::Type::IQ3_XXS, fused_product<FusedIq3Xxs>},
-    {quant::Type::IQ3_S, fused_product<FusedIq3S>},
+    fused_format_of<FusedGathered<Iq1S>>(quant::Type::IQ1_S),
+    fused_format_of<FusedGathered<Iq1M>>(quant::Type::IQ1_M),
+    fused_format_of<FusedIq2Xxs>(quant::Type::IQ2_XXS),
+    fused_format_of<FusedGathered<Iq2Xs>>(quant::Type::IQ2_XS),
+    fused_format_of<FusedGathered<Iq2S>>(quant::Type::IQ2_S),
+    fused_format_of<FusedIq3Xxs>(quant::Type::IQ3_XXS),
+    fused_format_of<FusedIq3S>(quant::Type::IQ3_S),
 #endif
-    {quant::Type::Q8_0, fused_product<FusedQ80>},
-    {quant::Type::Q4_0, fused_product<FusedNibbles<Q40>>},
-    {quant::Type::Q4_1, fused_product<FusedNibbles<Q41>>},
-    {quant::Type::Q5_0, fused_product<FusedNibbles<Q50>>},
-    {quant::Type::Q5_1, fused_product<FusedNibbles<Q51>>},
-    {quant::Type::IQ4_NL, fused_product<FusedNibbles<Iq4Nl>>},
-    {quant::Type::NVFP4, fused_product<FusedNvfp4>},
-    {quant::Type::Q1_0, fused_product<FusedQ10>},
-    {quant::Type::Q2_0, fused_product<FusedQ20>},
-    {quant::Type::MXFP4, fused_product<FusedNibbles<Mxfp4>>},
+    fused_format_of<FusedQ80>(quant::Type::Q8_0),
+    fused_format_of<FusedNibbles<Q40>>(quant::Type::Q4_0),
+    fused_format_of<FusedNibbles<Q41>>(quant::Type::Q4_1),
+    fused_format_of<FusedNibbles<Q50>>(quant::Type::Q5_0),
+    fused_format_of<FusedNibbles<Q51>>(quant::Type::Q5_1),
+    fused_format_of<FusedNibbles<Iq4Nl>>(quant::Type::IQ4_NL),
+    fused_format_of<FusedNvfp4>(quant::Type::NVFP4),
+    fused_format_of<FusedQ10>(quant::Type::Q1_0),
+    fused_format_of<FusedQ20>(quant::Type::Q2_0),
+    fused_format_of<FusedNibbles<Mxfp4>>(quant::Type::MXFP4),
 #else
-    {quant::Type::Q2_K, fused_product<Fused256Q2K>},
-    {quant::Type::Q3_K, fused_product<Fused256Q3K>},
-    {quant::Type::Q4_K, fused_product<Fused256K4<false>>},
-    {quant::Type::Q5_K, fused_product<Fused256K4<true>>},
-    {quant::Type::Q6_K, fused_product<Fused256Q6K>},
-    {quant::Type::IQ4_XS, fused_product<Fused256Iq4Xs>},
-    {quant::Type::Q8_0, fused_product<Fused256Values<Values256Q80>>},
-    {quant::Type::Q4_0, fused_product<Fused256Nibbles<Nibbles256Q40>>},
-    {quant::Type::Q4_1, fused_product<Fused256Nibbles<Nibbles256Q41>>},
-    {quant::Type::Q5_0, fused_product<Fused256Nibbles<Nibbles256Q50>>},
-    {quant::Type::Q5_1, fused_product<Fused256Nibbles<Nibbles256Q51>>},
-    {quant::Type::IQ4_NL, fused_product<Fused256Values<Values256Iq4Nl>>},
-    {quant::Type::MXFP4, fused_product<Fused256Values<Values256Mxfp4>>},
+    fused_format_of<Fused256Q2K>(quant::Type::Q2_K),
+    fused_format_of<Fused256Q3K>(quant::Type::Q3_K),
+    fused_format_of<Fused256K4<false>>(quant::Type::Q4_K),
+    fused_format_of<Fused256K4<true>>(quant::Type::Q5_K),
+    fused_format_of<Fused256Q6K>(quant::Type::Q6_K),
+    fused_format_of<Fused256Iq4Xs>(quant::Type::IQ4_XS),
+    fused_format_of<Fused256Values<Values256Q80>>(quant::Type::Q8_0),
+    fused_format_of<Fused256Nibbles<Nibbles256Q40>>(quant::Type::Q4_0),
+    fused_format_of<Fused256Nibbles<Nibbles256Q41>>(quant::Type::Q4_1),
+    fused_format_of<Fused256Nibbles<Nibbles256Q50>>(quant::Type::Q5_0),
+    fused_format_of<Fused256Nibbles<Nibbles256Q51>>(quant::Type::Q5_1),
+    fused_format_of<Fused256Values<Values256Iq4Nl>>(quant::Type::IQ4_NL),
+    fused_format_of<Fused256Values<Values256Mxfp4>>(quant::Type::MXFP4),
 #endif
 };
 
@@ -166,8 +181,9 @@ static const FusedFormat* fused_format(quant::Type type) {
 // At most kFewRows activation rows; false where the type has no fused products or a prepared row does not fit.
 static bool fused_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
   const FusedFormat* format = fused_format(call.w.type);
-  const int64_t fit = static_cast<int64_t>((kQ8ScratchBytes - 64) / FusedLayout(call.w.cols).bytes);
-  if (format == nullptr || n_tokens > kFewRows || fit == 0) return false;
+  if (format == nullptr || n_tokens > kFewRows) return false;
+  const int64_t fit = static_cast<int64_t>((kQ8ScratchBytes - 64) / FusedLayout(format->sums, call.w.cols).bytes);
+  if (fit == 0) return false;
   for (int64_t t = 0; t < n_tokens; t += fit) {
     format->product(call.from(t), row_begin, row_end, n_tokens - t < fit ? n_tokens - t : fit, scratch);
   }
