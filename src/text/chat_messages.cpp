@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "text/jinja/limits.h"
+#include "text/json_reader.h"
 
 namespace strata::text {
 namespace {
@@ -73,8 +74,8 @@ void append_json(std::string& out, const Json& json) {
 
 void fit_arguments(Json& arguments, const ChatAbilities& abilities) {
   if (arguments.is_string() && abilities.object_arguments && !abilities.text_arguments) {
-    Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
-    if (parsed.is_object() && !is_deeper_than(parsed, jinja::kMaxNesting)) arguments = std::move(parsed);
+    auto parsed = read_json(arguments.get_ref<const std::string&>(), jinja::kMaxNesting);
+    if (parsed.ok() && parsed->is_object()) arguments = *std::move(parsed);
   } else if (arguments.is_structured() && abilities.text_arguments && !abilities.object_arguments) {
     std::string text;
     append_json(text, arguments);
