@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "server/api/text_limit.h"
 #include "server/api/tool_prompt.h"
+#include "text/json_reader.h"
 
 namespace strata::server {
 namespace {
@@ -28,10 +30,15 @@ void rename_developer(Json& messages, std::string_view source) {
 
 // Agents begin with several messages of the system, of which many templates take one.
 void merge_leading_system(Json& messages) {
-  while (messages.size() > 1 && messages[0]["role"] == "system" && messages[1]["role"] == "system") {
-    messages[0]["content"] = text_of(messages[0]["content"]) + "\n\n" + text_of(messages[1]["content"]);
-    messages.erase(1);
+  const auto end = std::find_if(messages.begin(), messages.end(),
+                                [](const Json& message) { return message["role"] != "system"; });
+  if (end - messages.begin() < 2) return;
+  std::string text;
+  for (auto message = messages.begin(); message != end; ++message) {
+    text += (text.empty() ? "" : "\n\n") + text_of((*message)["content"]);
   }
+  messages[0]["content"] = std::move(text);
+  messages.erase(messages.begin() + 1, end);
 }
 
 // The first message with a call whose arguments are no JSON object; some templates can't render that.
@@ -40,9 +47,9 @@ std::optional<size_t> message_with_broken_arguments(const Json& messages) {
     if (!messages[i].contains("tool_calls")) continue;
     for (const Json& call : messages[i]["tool_calls"]) {
       const Json& arguments = call.at("function").at("arguments");
-      const bool broken = arguments.is_string() &&
-                          !Json::parse(arguments.get_ref<const std::string&>(), nullptr, false).is_object();
-      if (broken) return i;
+      if (!arguments.is_string()) continue;
+      const auto parsed = text::read_json(arguments.get_ref<const std::string&>(), kMaxJsonDepth);
+      if (!parsed.ok() || !parsed->is_object()) return i;
     }
   }
   return std::nullopt;
@@ -100,6 +107,8 @@ ApiStatus set_effort(ChatRequest& request, const std::string& effort, const std:
 }
 
 ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel& model) {
+  const size_t cost = text_cost(request.messages) + text_cost(request.tools) + text_cost(request.variables);
+  RETURN_IF_ERROR(check_prompt_text(cost, model, "messages"));
   Json messages = request.messages;
   rename_developer(messages, model.chat_template->source());
   merge_leading_system(messages);

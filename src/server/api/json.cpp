@@ -3,28 +3,20 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "text/json_reader.h"
 
 namespace strata::server {
 namespace {
 
-// Looked for before parsing: values that are nested deeply cost stack when they are copied and written.
-bool is_too_deep(std::string_view body) {
-  int depth = 0;
-  bool in_text = false;
-  for (size_t i = 0; i < body.size(); ++i) {
-    const char byte = body[i];
-    if (in_text) {
-      if (byte == '\\') ++i;
-      if (byte == '"') in_text = false;
-    } else if (byte == '"') {
-      in_text = true;
-    } else if (byte == '{' || byte == '[') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (byte == '}' || byte == ']') {
-      --depth;
-    }
+// Of a whole number; nullopt for one that has no place in it.
+std::optional<int64_t> int64_of(const Json& number) {
+  if (number.is_number_unsigned()) {
+    const auto value = number.get<uint64_t>();
+    return value <= uint64_t{INT64_MAX} ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
   }
-  return false;
+  if (number.is_number_integer()) return number.get<int64_t>();
+  const double value = number.get<double>();
+  return value >= -0x1p63 && value < 0x1p63 ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
 }
 
 ApiError out_of_range(const std::string& name, const std::string& given, const std::string& allowed) {
@@ -34,17 +26,12 @@ ApiError out_of_range(const std::string& name, const std::string& given, const s
 }  // namespace
 
 ApiResult<Json> parse_object(std::string_view body) {
-  if (is_too_deep(body)) {
-    return invalid_request(format("the body is nested more than {} deep", kMaxJsonDepth), "", "invalid_json");
+  auto json = text::read_json(body, kMaxJsonDepth);
+  if (!json.ok()) return invalid_request(format("the body {}", json.error().message), "", "invalid_json");
+  if (!json->is_object()) {
+    return invalid_request(format("the body must be a JSON object, not {}", json->type_name()), "", "invalid_json");
   }
-  Json json = Json::parse(body, nullptr, false);
-  if (json.is_discarded()) {
-    return invalid_request("the body is not JSON in UTF-8; check quotes, commas and brackets", "", "invalid_json");
-  }
-  if (!json.is_object()) {
-    return invalid_request(format("the body must be a JSON object, not {}", json.type_name()), "", "invalid_json");
-  }
-  return json;
+  return std::move(json).value();
 }
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -77,13 +64,11 @@ ApiResult<std::optional<int64_t>> Fields::integer(std::string_view key, int64_t 
   // 5.0 is an integer too: some clients have one type for all numbers.
   const bool whole = value->is_number() && std::floor(value->get<double>()) == value->get<double>();
   if (!whole) return wrong_type(key, "an integer");
-  const double number = value->get<double>();
-  const bool fits = number >= -9.2e18 && number <= 9.2e18;
-  const int64_t integer = !fits ? 0 : value->is_number_float() ? static_cast<int64_t>(number) : value->get<int64_t>();
-  if (!fits || integer < least || integer > most) {
+  const std::optional<int64_t> integer = int64_of(*value);
+  if (!integer || *integer < least || *integer > most) {
     return out_of_range(name(key), value->dump(), format("from {} to {}", least, most));
   }
-  return std::optional<int64_t>(integer);
+  return integer;
 }
 
 ApiResult<std::optional<double>> Fields::number(std::string_view key, double least, double most) const {

@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr int kMaxJsonDepth = 64;
 
-// 400 for what is not one JSON object, is not UTF-8 or is nested deeper than kMaxJsonDepth.
+// 400 for what is not one JSON object, is not UTF-8 (both say where) or is nested deeper than kMaxJsonDepth.
 ApiResult<Json> parse_object(std::string_view body);
 
 // Never fails: what is not UTF-8 becomes U+FFFD.

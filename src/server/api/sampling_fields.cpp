@@ -1,6 +1,7 @@
 #include "server/api/sampling_fields.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "base/format.h"
@@ -68,8 +69,14 @@ ApiResult<std::vector<text::LogitBias>> read_bias(const Fields& fields, const Se
                                     model.tokenizer->vocab_size() - 1),
                              "logit_bias");
     }
-    ASSIGN_OR_RETURN(const std::optional<double> bias, entries.number(key, -100, 100));
-    if (bias) biases.push_back({id, static_cast<float>(*bias)});
+    // Looking every one up by its key would take the square of their number.
+    const double bias = value.is_number() ? value.get<double>() : std::numeric_limits<double>::infinity();
+    if (std::abs(bias) <= 100) {
+      biases.push_back({id, static_cast<float>(bias)});
+    } else {
+      const auto why = entries.number(key, -100, 100);  // null counts as absent
+      if (!why.ok()) return why.error();
+    }
   }
   return biases;
 }

@@ -43,7 +43,7 @@ void describe_tools(Json& messages, const Json& tools) {
       out.push_back(std::move(message));
     } else if (!out.empty() && out.back().contains("from_tools")) {
       // Results that follow one another are one turn: roles alternate in many templates.
-      out.back()["content"] = text_of(out.back()["content"]) + "\n" + text_of(result_message(message)["content"]);
+      out.back()["content"].get_ref<std::string&>() += "\n" + text_of(result_message(message)["content"]);
     } else {
       out.push_back(result_message(message));
       out.back()["from_tools"] = true;

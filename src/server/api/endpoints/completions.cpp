@@ -5,6 +5,7 @@
 #include "server/api/openai_chat.h"
 #include "server/api/openai_reply.h"
 #include "server/api/sampling_fields.h"
+#include "server/api/text_limit.h"
 
 namespace strata::server {
 namespace {
@@ -103,6 +104,7 @@ bool is_list_of_integers(const Json& json) {
 
 ApiResult<std::vector<int32_t>> read_prompt(const Json& prompt, const std::string& name, const ServedModel& model) {
   if (prompt.is_string()) {
+    RETURN_IF_ERROR(check_prompt_text(text_cost(prompt), model, name));
     const text::EncodeOptions options{.parse_special = true, .add_bos = model.tokenizer->add_bos()};
     auto ids = model.tokenizer->encode(prompt.get_ref<const std::string&>(), options);
     if (!ids.ok()) return from_engine(ids.error(), name);
@@ -124,22 +126,31 @@ ApiResult<std::vector<int32_t>> read_prompt(const Json& prompt, const std::strin
   return ids;
 }
 
+// Each with `count` answers.
+ApiStatus check_number_of_prompts(size_t n_prompts, int64_t count) {
+  if (static_cast<int64_t>(n_prompts) <= kMaxJobs / count) return {};
+  return invalid_request(format("{} prompts with n = {} are more than {} answers", n_prompts, count, kMaxJobs),
+                         "prompt");
+}
+
 // One prompt or several: a text, a list of texts, a list of ids, a list of lists of ids.
-ApiResult<Prompts> read_prompts(const Fields& fields, const ServedModel& model) {
+ApiResult<Prompts> read_prompts(const Fields& fields, int64_t count, const ServedModel& model) {
   const Json* prompt = fields.find("prompt");
   if (prompt == nullptr) return fields.wrong_type("prompt", "a string or a list of token ids");
   Prompts prompts;
   if (prompt->is_array() && !is_list_of_integers(*prompt)) {
     if (prompt->empty()) return invalid_request("prompt is empty", "prompt");
+    RETURN_IF_ERROR(check_number_of_prompts(prompt->size(), count));
     for (size_t i = 0; i < prompt->size(); ++i) {
       ASSIGN_OR_RETURN(auto ids, read_prompt((*prompt)[i], fields.name("prompt", i), model));
+      RETURN_IF_ERROR(check_room(ids.size(), model, "prompt"));
       prompts.push_back(std::move(ids));
     }
   } else {
     ASSIGN_OR_RETURN(auto ids, read_prompt(*prompt, "prompt", model));
+    RETURN_IF_ERROR(check_room(ids.size(), model, "prompt"));
     prompts.push_back(std::move(ids));
   }
-  for (const auto& ids : prompts) RETURN_IF_ERROR(check_room(ids.size(), model, "prompt"));
   return prompts;
 }
 
@@ -175,11 +186,7 @@ class Completions final : public Endpoint {
     const int64_t count = n.value_or(1);
     RETURN_IF_ERROR(refuse_old_powers(fields, count));
     ASSIGN_OR_RETURN(OpenAiReply reply, OpenAiReply::read(fields, "text_completion", call, model));
-    ASSIGN_OR_RETURN(Prompts prompts, read_prompts(fields, model));
-    if (static_cast<int64_t>(prompts.size()) > kMaxJobs / count) {
-      return invalid_request(format("{} prompts with n = {} are more than {} answers", prompts.size(), count,
-                                    kMaxJobs), "prompt");
-    }
+    ASSIGN_OR_RETURN(Prompts prompts, read_prompts(fields, count, model));
     Generation generation{.jobs_per_prompt = static_cast<size_t>(count), .nonce = call.nonce};
     for (auto& prompt : prompts) {
       for (GenerationJob& job : make_jobs(std::move(prompt), params, count)) generation.jobs.push_back(std::move(job));

@@ -8,6 +8,7 @@
 #include "server/api/generation.h"
 #include "server/api/reasoning_budget.h"
 #include "server/api/sampling_fields.h"
+#include "text/json_reader.h"
 
 namespace strata::server {
 namespace {
@@ -24,8 +25,8 @@ struct MessageFields {
 // The arguments of a call as the object that the protocol wants. What a limit cut off or a model got wrong is kept as
 // text under a name of its own.
 Json input_of(const AnswerPart& part) {
-  Json input = Json::parse(part.text, nullptr, false);
-  if (input.is_object()) return input;
+  auto input = text::read_json(part.text, kMaxJsonDepth);
+  if (input.ok() && input->is_object()) return std::move(input).value();
   return {{"invalid_json", part.text}};
 }
 

@@ -8,10 +8,9 @@ namespace strata::server {
 
 ApiResult<std::unique_ptr<Exchange>> AnsweredEndpoint::open(const ApiCall& call, const ServedModel& model,
                                                             ReplySink& sink) const {
-  const Json body = Json::parse(call.body, nullptr, false);
-  if (!body.is_object()) return invalid_request("the body is not a JSON object", "", "invalid_json");
-  ASSIGN_OR_RETURN(const Json json, answer(body, model));
-  return answered(sink, dump(json));  // pieces of tokens need not be whole characters
+  ASSIGN_OR_RETURN(const Json body, parse_object(call.body));
+  ASSIGN_OR_RETURN(std::string json, answer(body, model));
+  return answered(sink, std::move(json));
 }
 
 ApiResult<bool> switch_of(const Json& body, const char* name, bool fallback) {

@@ -15,9 +15,8 @@ class AnsweredEndpoint : public Endpoint {
   std::string error_body(const ApiError& error) const final { return openai_error_body(error); }
 
  protected:
-  // `body` is an object.
-  virtual ApiResult<nlohmann::ordered_json> answer(const nlohmann::ordered_json& body,
-                                                   const ServedModel& model) const = 0;
+  // `body` is an object. The answer is the text of a JSON object.
+  virtual ApiResult<std::string> answer(const nlohmann::ordered_json& body, const ServedModel& model) const = 0;
 };
 
 // The switch `name` of a body; `fallback` where it says nothing.

@@ -1,12 +1,11 @@
 // POST /apply-template: {"messages", "tools", "add_generation_prompt": true, "enable_thinking", "chat_template_kwargs"}
 // -> {"prompt"}, the text that the model would continue.
+#include "server/api/text_limit.h"
 #include "server/core/endpoints/answered.h"
 #include "server/core/endpoints/own.h"
 
 namespace strata::server {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const Json* member(const Json& body, const char* name) {
   const auto it = body.find(name);
@@ -18,11 +17,12 @@ class ApplyTemplate final : public AnsweredEndpoint {
   std::string_view path() const override { return "/apply-template"; }
 
  protected:
-  ApiResult<Json> answer(const Json& body, const ServedModel& model) const override {
+  ApiResult<std::string> answer(const Json& body, const ServedModel& model) const override {
     const Json* messages = member(body, "messages");
     if (messages == nullptr || !messages->is_array()) {
       return invalid_request("messages has to be an array of messages", "messages");
     }
+    RETURN_IF_ERROR(check_size(text_cost(body), max_text_bytes(model), "bytes", "messages"));
     text::ChatOptions options{.enable_thinking = {}, .extra = member(body, "chat_template_kwargs"), .now = {}};
     if (options.extra != nullptr && !options.extra->is_object()) {
       return invalid_request("chat_template_kwargs has to be an object", "chat_template_kwargs");
@@ -33,7 +33,7 @@ class ApplyTemplate final : public AnsweredEndpoint {
     }
     const auto segments = model.chat_template->render(*messages, member(body, "tools"), options);
     if (!segments.ok()) return from_engine(segments.error(), "messages");
-    return Json{{"prompt", text::plain_text(*segments)}};
+    return dump({{"prompt", text::plain_text(*segments)}});
   }
 };
 

@@ -1,23 +1,24 @@
 // POST /detokenize: {"tokens": [ids]} -> {"content"}. Special tokens come as their texts.
 #include "base/format.h"
+#include "server/api/text_limit.h"
 #include "server/core/endpoints/answered.h"
 #include "server/core/endpoints/own.h"
 
 namespace strata::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 class Detokenize final : public AnsweredEndpoint {
  public:
   std::string_view path() const override { return "/detokenize"; }
 
  protected:
-  ApiResult<Json> answer(const Json& body, const ServedModel& model) const override {
+  ApiResult<std::string> answer(const Json& body, const ServedModel& model) const override {
     const auto tokens = body.find("tokens");
     if (tokens == body.end() || !tokens->is_array()) {
       return invalid_request("tokens has to be an array of token ids", "tokens");
     }
+    const auto most = static_cast<size_t>(max_tokens_of_text(model));
+    RETURN_IF_ERROR(check_size(tokens->size(), most, "tokens", "tokens"));
     const int32_t n_vocab = model.tokenizer->vocab_size();
     std::vector<int32_t> ids;
     for (const Json& token : *tokens) {
@@ -29,7 +30,7 @@ class Detokenize final : public AnsweredEndpoint {
       }
       ids.push_back(static_cast<int32_t>(id));
     }
-    return Json{{"content", model.tokenizer->decode(ids, true)}};
+    return dump({{"content", model.tokenizer->decode(ids, true)}});
   }
 };
 
