@@ -94,6 +94,10 @@ TEST(Serve, RefusesWhatCannotBe) {
   EXPECT_TRUE(refused(strata({"serve", model, "--parallel=0"}), 2, "--parallel"));
   EXPECT_TRUE(refused(strata({"serve", model, "--api-key-file=/nowhere"}), 2, "/nowhere"));
   EXPECT_TRUE(refused(strata({"serve", model, "--api-key= , "}), 2, "holds no API key"));
+  EXPECT_TRUE(refused(strata({"serve", model, "--cors-origin=https://a.example,b.example"}), 2,
+                      "--cors-origin: 'b.example' is no origin"));
+  EXPECT_TRUE(refused(strata({"serve", model, "--allow-host=box:8080"}), 2, "--allow-host: 'box:8080'"));
+  EXPECT_TRUE(refused(strata({"run", "--connect", "http://[::1]:1", "-p", "x"}), 1, "http://[::1]:1: "));
   EXPECT_TRUE(refused(strata({"run", "--connect", "https://x", "-p", "x"}), 2, "https is not spoken"));
   EXPECT_TRUE(refused(strata({"run", "--connect", "http://127.0.0.1:1", "-p", "x"}), 1, "strata serve starts one"));
   EXPECT_TRUE(refused(strata({"bench", "serve", "-p", "1,2"}), 2, "one number above 0"));

@@ -22,7 +22,9 @@ std::vector<std::string> list_of(const std::string& text) {
   std::vector<std::string> items;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    const size_t first = std::min(text.find_first_not_of(' ', begin), end);
+    const size_t last = text.find_last_not_of(' ', end - 1) + 1;
+    if (end > first) items.push_back(text.substr(first, last - first));
     begin = end + 1;
   }
   return items;
@@ -54,9 +56,15 @@ Result<server::ServerOptions> server_options(const Settings& settings) {
   server::ServerOptions options;
   options.address = {.host = settings.text(Key::kHost), .port = static_cast<uint16_t>(settings.integer(Key::kPort))};
   ASSIGN_OR_RETURN(options.access.keys, keys_of(settings));
+  for (const std::string& name : list_of(settings.text(Key::kAllowHost))) {
+    RETURN_IF_ERROR(server::http::check_host_rule(name, "--allow-host"));
+  }
   // A name that it listens on is one that it has.
   options.access.hosts = list_of(lowered(settings.text(Key::kAllowHost) + "," + settings.text(Key::kHost)));
   options.access.origins = list_of(settings.text(Key::kCorsOrigin));
+  for (const std::string& origin : options.access.origins) {
+    RETURN_IF_ERROR(server::http::check_origin_rule(origin, "--cors-origin"));
+  }
   options.access.max_body_bytes = static_cast<uint64_t>(settings.integer(Key::kMaxBodyMib)) * kMiB;
   options.service.max_queue = settings.integer(Key::kMaxQueue);
   options.service.request_timeout_s = settings.integer(Key::kRequestTimeoutS);

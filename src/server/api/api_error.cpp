@@ -5,6 +5,9 @@
 namespace strata::server {
 namespace {
 
+// By then another server may have taken its place.
+constexpr double kStoppingRetryS = 10;
+
 constexpr const char* kInvalid = "invalid_request_error";
 
 struct StatusName {
@@ -58,6 +61,12 @@ ApiError unavailable(std::string message, double retry_after_s) {
           .retry_after_s = retry_after_s};
 }
 
+ApiError shutting_down() { return unavailable("the server is shutting down", kStoppingRetryS); }
+
+ApiError timed_out(std::string message) {
+  return {.http_status = 504, .type = "timeout_error", .code = "timeout", .message = std::move(message)};
+}
+
 ApiError from_engine(const Error& error, std::string param) {
   switch (error.code) {
     case ErrorCode::kBadInput:
@@ -65,7 +74,6 @@ ApiError from_engine(const Error& error, std::string param) {
     case ErrorCode::kUnsupported: return invalid_request(error.message, std::move(param));
     case ErrorCode::kNoMemory: return too_many_requests(error.message, 1);
     case ErrorCode::kCancelled:
-      return {.http_status = 504, .type = "timeout_error", .code = "timeout", .message = error.message};
     case ErrorCode::kIo:
     case ErrorCode::kInterrupted:
     case ErrorCode::kInternal: break;

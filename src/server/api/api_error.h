@@ -30,8 +30,12 @@ ApiError unsupported(std::string message, std::string param);
 ApiError not_found(std::string message, std::string code);
 // 429 rate_limit_error: the queue is full.
 ApiError too_many_requests(std::string message, double retry_after_s);
-// 503 for a server that is loading or shutting down.
+// 503 for a server that is loading or has no model.
 ApiError unavailable(std::string message, double retry_after_s);
+// 503 for what the server does not take or finish any more because it ends.
+ApiError shutting_down();
+// 504.
+ApiError timed_out(std::string message);
 // A failure of the engine or of the text floor: 400 for bad input, 429 for a full queue, else 500. Of a 500 the client
 // sees no more than that the engine failed, since such messages name files: write them to the log.
 ApiError from_engine(const Error& error, std::string param = {});

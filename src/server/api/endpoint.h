@@ -84,6 +84,9 @@ class Exchange {
     static_cast<void>(job), static_cast<void>(id), static_cast<void>(logprobs);
   }
   virtual void on_text(size_t job, std::string_view text) = 0;
+  // The server ends the answers that are left: time is up, or it shuts down. The on_finish() of each follows, with
+  // Finish::kFailed; the reply's error is to be `why`.
+  virtual void on_ending(const ApiError& why) { static_cast<void>(why); }
   virtual void on_finish(size_t job, const engine::RequestResult& result) = 0;
   // Instead of begin() and all that follows it: the queue is full, the engine is loading or shutting down.
   virtual void refuse(const ApiError& error) = 0;

@@ -13,13 +13,11 @@ bool was_cut(Finish finish) {
   return finish == Finish::kMaxTokens || finish == Finish::kContextFull || finish == Finish::kRepetition;
 }
 
-// Messages of the engine name files and devices, which are not a client's business; but why a request was ended is.
+// Messages of the engine name files and devices, which are not a client's business.
 ApiError failure_of(const engine::RequestResult& result) {
-  const Error& error = result.error.error();
-  if (error.code != ErrorCode::kCancelled) log_error("an answer failed: {}", error.message);
-  Error told = error;
-  if (error.code != ErrorCode::kCancelled) told.code = ErrorCode::kInternal;
-  return from_engine(told);
+  const std::string& message = result.error.error().message;
+  log_error("an answer failed: {}", message);
+  return from_engine({ErrorCode::kInternal, message});
 }
 
 }  // namespace
@@ -74,7 +72,7 @@ void GenerationExchange::on_finish(size_t job, const engine::RequestResult& resu
   if (failed == answers_.end()) {
     on_end();
   } else {
-    on_failure(failure_of(failed->result));
+    on_failure(ending_ ? *ending_ : failure_of(failed->result));
   }
 }
 

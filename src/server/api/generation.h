@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ class GenerationExchange : public Exchange {
   std::span<const GenerationJob> jobs() const final { return generation_.jobs; }
   void on_token(size_t job, int32_t id, const text::Logprobs* logprobs) final;
   void on_text(size_t job, std::string_view text) final;
+  void on_ending(const ApiError& why) final { ending_ = why; }
   void on_finish(size_t job, const engine::RequestResult& result) final;
 
  protected:
@@ -77,6 +79,7 @@ class GenerationExchange : public Exchange {
   const ServedModel& model_;
   ReplySink& sink_;
   std::deque<Answer> answers_;
+  std::optional<ApiError> ending_;  // of the answers that are left, by the server
 };
 
 }  // namespace strata::server

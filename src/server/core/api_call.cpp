@@ -14,7 +14,6 @@ namespace strata::server {
 namespace {
 
 constexpr double kLoadingRetryS = 5;
-constexpr double kStoppingRetryS = 10;
 constexpr double kRetryMaxS = 60;
 
 // Of an exception, what the log may hold: the texts of some quote what the client has sent.
@@ -132,8 +131,7 @@ void RunningCall::run_jobs() {
   const Status first = submit(0);
   if (!first.ok()) {
     for (size_t left = jobs_.size(); left > 0; left--) parts_.slots.leave();
-    refuse(first.error().code == ErrorCode::kCancelled ? unavailable(first.error().message, kStoppingRetryS)
-                                                       : from_engine(first.error()));
+    refuse(first.error().code == ErrorCode::kCancelled ? end_error() : from_engine(first.error()));
     return;
   }
   // The others differ from the first in their seeds: only a generator that stops in between refuses them.
@@ -149,7 +147,10 @@ void RunningCall::run_jobs() {
     parts_.slots.leave();
     engine::RequestResult result;
     result.error = error;
-    tell([&, index = job](Exchange& exchange) { exchange.on_finish(index, result); });
+    tell([&, index = job](Exchange& exchange) {
+      exchange.on_ending(end_error());
+      exchange.on_finish(index, result);
+    });
   }
 }
 
@@ -164,7 +165,7 @@ std::optional<ApiError> RunningCall::admit(int64_t jobs) {
 
 Status RunningCall::submit(size_t job) {
   const LockGuard lock(handles_mutex_);
-  if (end_.load() != End::kNone) return end_error();
+  if (end_.load() != End::kNone) return Error{ErrorCode::kCancelled, "the request was ended"};
   ASSIGN_OR_RETURN(auto handle, parts_.generator.submit(exchange_->jobs()[job], *jobs_[job]));
   handles_.push_back(std::move(handle));
   return {};
@@ -180,7 +181,7 @@ void RunningCall::answer_error(const ApiError& error) {
 }
 
 std::optional<ApiError> RunningCall::unavailable_now() const {
-  if (parts_.stopping.load()) return unavailable("the server is shutting down", kStoppingRetryS);
+  if (parts_.stopping.load()) return shutting_down();
   switch (parts_.generator.phase()) {
     case GeneratorPhase::kReady: return std::nullopt;
     case GeneratorPhase::kLoading: {
@@ -189,7 +190,7 @@ std::optional<ApiError> RunningCall::unavailable_now() const {
                                 progress.seconds), kLoadingRetryS);
     }
     case GeneratorPhase::kFailed: return unavailable("the model could not be loaded", 0);
-    case GeneratorPhase::kStopped: return unavailable("the server is shutting down", kStoppingRetryS);
+    case GeneratorPhase::kStopped: return shutting_down();
   }
   return internal_failure();
 }
@@ -247,7 +248,14 @@ void RunningCall::finish_job(size_t job, const engine::RequestResult& result) {
   answer_tokens_.fetch_add(result.answer_tokens);
   std::shared_ptr<RunningCall> self;  // this may die with it, after the lock
   const LockGuard lock(mutex_);
-  tell([&](Exchange& exchange) { exchange.on_finish(job, told(result)); });
+  tell([&](Exchange& exchange) {
+    if (!we_ended(result)) return exchange.on_finish(job, result);
+    engine::RequestResult failed = result;
+    failed.finish = engine::Finish::kFailed;
+    failed.error = Error{ErrorCode::kCancelled, end_error().message};
+    exchange.on_ending(end_error());
+    exchange.on_finish(job, failed);
+  });
   if (--jobs_left_ > 0) return;
   self.swap(self_);
   complete();
@@ -260,22 +268,15 @@ void RunningCall::complete() {
   exchange_.reset();
 }
 
-// What the client hears of a job that we have ended.
-engine::RequestResult RunningCall::told(const engine::RequestResult& result) const {
-  const End why = end_.load();
-  if (result.finish != engine::Finish::kCancelled || why == End::kNone) return result;
-  engine::RequestResult changed = result;
-  changed.finish = engine::Finish::kFailed;
-  changed.error = end_error();
-  return changed;
+// Not the client, who hears of nothing any more.
+bool RunningCall::we_ended(const engine::RequestResult& result) const {
+  return result.finish == engine::Finish::kCancelled && end_.load() != End::kNone;
 }
 
-Error RunningCall::end_error() const {
-  if (end_.load() == End::kTimeout) {
-    return {ErrorCode::kCancelled,
-            format("the request took longer than {} s (--request-timeout-s)", parts_.timeout_ns / 1'000'000'000)};
-  }
-  return {ErrorCode::kCancelled, end_.load() == End::kShutDown ? "the server is shutting down" : "the client has gone"};
+ApiError RunningCall::end_error() const {
+  if (end_.load() != End::kTimeout) return shutting_down();
+  return timed_out(
+      format("the request took longer than {} s (--request-timeout-s)", parts_.timeout_ns / 1'000'000'000));
 }
 
 }  // namespace strata::server

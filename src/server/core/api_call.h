@@ -73,9 +73,9 @@ class RunningCall final : public http::Call, public std::enable_shared_from_this
   }
   void finish_job(size_t job, const engine::RequestResult& result);
   void complete();
-  engine::RequestResult told(const engine::RequestResult& result) const;
+  bool we_ended(const engine::RequestResult& result) const;
   bool gone() const { return end_.load() == End::kGone; }
-  Error end_error() const;
+  ApiError end_error() const;  // of what we ended
 
   const Endpoint& endpoint_;
   const std::string tail_;

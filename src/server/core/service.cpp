@@ -104,6 +104,14 @@ const Endpoint* Service::find_endpoint(std::string_view path) const {
   return post != nullptr ? post : find_endpoint("GET", path);
 }
 
+const Endpoint* Service::find_parent(std::string_view path) const {
+  const auto begins = [&](const Endpoint* endpoint) {
+    return path.starts_with(endpoint->path()) && path.substr(endpoint->path().size()).starts_with('/');
+  };
+  const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), begins);
+  return found != endpoints_.end() ? *found : nullptr;
+}
+
 std::optional<http::Route> Service::find(std::string_view path) const {
   if (const Page* page = find_page(path)) return http::Route{.get = true, .is_public = page->is_public};
   const http::Route route{.get = find_endpoint("GET", path) != nullptr,
@@ -116,8 +124,9 @@ std::string Service::error_body(std::string_view path, const http::Refusal& refu
                        .type = type_of(refusal.status),
                        .code = refusal.code,
                        .message = refusal.message};
-  if (const Endpoint* endpoint = find_endpoint(path)) return endpoint->error_body(error);
-  return openai_error_body(error);
+  const Endpoint* endpoint = find_endpoint(path);
+  if (endpoint == nullptr) endpoint = find_parent(path);
+  return endpoint != nullptr ? endpoint->error_body(error) : openai_error_body(error);
 }
 
 std::shared_ptr<http::Call> Service::start(const http::RequestHead& head, http::Body body,

@@ -50,6 +50,8 @@ class Service final : public http::Handler {
  private:
   const Endpoint* find_endpoint(std::string_view method, std::string_view path) const;
   const Endpoint* find_endpoint(std::string_view path) const;
+  // One that `path` goes on from: whoever asks for "/v1/messages/batches" is a client of "/v1/messages".
+  const Endpoint* find_parent(std::string_view path) const;
   void remember(const std::shared_ptr<RunningCall>& call);
 
   const std::vector<const Endpoint*> endpoints_;

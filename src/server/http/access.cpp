@@ -59,6 +59,24 @@ bool is_address(const std::string& name) {
   return ::inet_pton(AF_INET, name.c_str(), &address) == 1;
 }
 
+bool is_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+  });
+}
+
+// A host with or without a port, as browsers write it.
+bool is_small_host(std::string_view text) {
+  const std::optional<std::string> name = host_name(text);
+  return name && text == lowered(text) && (is_name(*name) || is_address(*name));
+}
+
+bool is_scheme(std::string_view text) {
+  return !text.empty() && text[0] >= 'a' && text[0] <= 'z' && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '.' || c == '-';
+  });
+}
+
 bool known_host(const AccessRules& rules, const std::string& name) {
   return name == "localhost" || is_address(name) || has(rules.hosts, name);
 }
@@ -137,6 +155,9 @@ std::optional<Refusal> check_form(const RequestHead& head) {
   if (head.ambiguous) {
     return Refusal{400, "ambiguous_request",
                    "the request has several Host or Content-Length fields, or a Content-Length beside chunks"};
+  }
+  if (head.unknown_coding) {
+    return Refusal{501, "unknown_transfer_coding", "the only Transfer-Encoding that is understood is 'chunked'"};
   }
   if (!head.target.starts_with('/')) {
     return Refusal{400, "bad_target", "the request's target has to be a path that begins with a slash"};
@@ -218,6 +239,26 @@ Result<std::vector<std::string>> parse_keys(std::string_view text, char separato
   }
   if (keys.empty()) return Error{ErrorCode::kBadInput, format("{} holds no API key", origin)};
   return keys;
+}
+
+Status check_origin_rule(std::string_view origin, std::string_view flag) {
+  const size_t colon = origin.find("://");
+  const std::string_view scheme = origin.substr(0, std::min(colon, origin.size()));
+  const std::string_view rest = colon == std::string_view::npos ? std::string_view() : origin.substr(colon + 3);
+  const bool has_usual_port =
+      (scheme == "http" && rest.ends_with(":80")) || (scheme == "https" && rest.ends_with(":443"));
+  if (origin == "*" || (is_scheme(scheme) && is_small_host(rest) && !has_usual_port)) return {};
+  return Error{ErrorCode::kBadInput,
+               format("{}: '{}' is no origin of a page; browsers send scheme and host in small letters, and the port "
+                      "where it is not the usual one, as https://app.example or http://localhost:3000 (* for all)",
+                      flag, printable(origin))};
+}
+
+Status check_host_rule(const std::string& host, std::string_view flag) {
+  if ((is_name(host) && !host.ends_with('.')) || is_address(host)) return {};
+  return Error{ErrorCode::kBadInput,
+               format("{}: '{}' is no name of a host, as box.local: without scheme, port and path", flag,
+                      printable(host))};
 }
 
 bool within_json_depth(std::string_view text, int max_depth) {

@@ -48,6 +48,12 @@ bool is_key(std::string_view given, const std::vector<std::string>& keys);
 // all; `origin` is the file's or flag's name. The message never quotes a key.
 Result<std::vector<std::string>> parse_keys(std::string_view text, char separator, std::string_view origin);
 
+// Nothing for what browsers send as an Origin, "scheme://host" with a port where it is not the scheme's own, and for
+// "*". kBadInput for everything else, which no page would ever be recognised by; `flag` is where it was given.
+Status check_origin_rule(std::string_view origin, std::string_view flag);
+// The same for names of this server: a name or an address without scheme, port and path.
+Status check_host_rule(const std::string& host, std::string_view flag);
+
 // Nesting of arrays and objects, found without parsing: what stands in strings does not count. False for text that is
 // nested deeper than `max_depth`; text that is no JSON passes, for the parser to refuse.
 bool within_json_depth(std::string_view text, int max_depth);

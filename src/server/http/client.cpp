@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "server/http/message.h"
 
 namespace strata::server::http {
 namespace {
@@ -75,7 +76,7 @@ void Client::close() {
 }
 
 Error Client::failure(const std::string& what) const {
-  return {ErrorCode::kIo, format("http://{}:{}: {}", url_.host, url_.port, what)};
+  return {ErrorCode::kIo, format("http://{}: {}", authority_text(url_.host, url_.port), what)};
 }
 
 Status Client::connect() {
@@ -122,9 +123,8 @@ Status Client::wait_readable(const std::atomic<bool>* stop) {
 }
 
 Result<int> Client::ask(const ClientRequest& request, const Sink& sink, const std::atomic<bool>* stop) {
-  const std::string host = url_.host.find(':') == std::string::npos ? url_.host : "[" + url_.host + "]";
-  std::string head = format("{} {}{} HTTP/1.1\r\nHost: {}:{}\r\n", request.method, url_.prefix, request.path, host,
-                            url_.port);
+  std::string head = format("{} {}{} HTTP/1.1\r\nHost: {}\r\n", request.method, url_.prefix, request.path,
+                            authority_text(url_.host, url_.port));
   if (!request.api_key.empty()) head += format("Authorization: Bearer {}\r\n", request.api_key);
   if (!request.body.empty()) {
     head += format("Content-Type: application/json\r\nContent-Length: {}\r\n", request.body.size());

@@ -46,6 +46,9 @@ RequestHead head_of(const Parser& parser, std::string id) {
   head.preflight_fields = field_of(message, field::access_control_request_headers);
   if (const auto length = parser.content_length()) head.content_length = *length;
   head.chunked = parser.chunked();
+  const auto coding = message.find(field::transfer_encoding);
+  head.unknown_coding = coding != message.end() && (message.count(field::transfer_encoding) > 1 ||
+                                                    !beast::iequals(coding->value(), "chunked"));
   head.ambiguous = message.count(field::host) > 1 || message.count(field::content_length) > 1 ||
                    (message.count(field::content_length) > 0 && message.count(field::transfer_encoding) > 0);
   head.expects_continue = message.count(field::expect) > 0;
@@ -87,6 +90,10 @@ void Connection::read_some() {
 void Connection::on_bytes(const Error& error, size_t n) {
   reading_ = false;
   if (state_ == State::kClosed) return;
+  if (error == asio::error::eof && state_ == State::kAnswering) {
+    on_half_closed();
+    return;
+  }
   if (error) {
     drop();
     return;
@@ -167,6 +174,29 @@ void Connection::send_continue() {
                         self->flush();
                       }
                     });
+}
+
+void Connection::on_half_closed() {
+  if (!std::exchange(half_closed_, true)) {
+    // Completes when a reset has come.
+    socket_.async_wait(asio::ip::tcp::socket::wait_error, [self = shared_from_this()](const Error& error) {
+      if (!error) self->drop();
+    });
+  }
+  probe();
+}
+
+// What is being sent, or is about to be, probes as well.
+void Connection::probe() {
+  probed_ns_ = real_clock().now_ns();
+  if (writing_) return;
+  if (outbox_->status() != 0) {
+    outbox_->write(sse_comment("waiting"));  // nothing where the answer is no stream
+  } else if (head_.version >= 11) {
+    send_continue();
+  } else {
+    drop();
+  }
 }
 
 void Connection::read_body() {
@@ -350,7 +380,8 @@ void Connection::tick(int64_t now_ns) {
       if (writing_ && now_ns - progress_ns_ > parts_.options.write_timeout_ms * kNsPerMs) {
         drop();
       } else if (call_) {
-        call_->tick(now_ns);
+        if (half_closed_ && now_ns - probed_ns_ > parts_.options.probe_ms * kNsPerMs) probe();
+        if (call_) call_->tick(now_ns);
       }
       return;
     case State::kLingering:

@@ -5,8 +5,11 @@
 // answer is sent, and what the client still says is thrown away until he has read it or time is up; for a close with
 // unread bytes would take the answer from him.
 //
-// While an answer is made the connection reads on, up to a limit: a client who closes his side has gone, and his
-// request is cancelled.
+// While an answer is made the connection reads on, up to a limit. A client who ends his side may have gone, or may have
+// said all he has to say and wait for the answer (nc -N, some proxies): the same bytes. So he is sent something that
+// means nothing, "100 Continue" before the answer or a comment in a stream, now and then: where nobody is left his
+// system answers with a reset, and the request is cancelled. To HTTP/1.0 there is nothing to say before an answer:
+// there the end means that he has gone.
 #pragma once
 
 #include <memory>
@@ -62,6 +65,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void on_head(const Error& error);
   void take_head();
   void send_continue();
+  void on_half_closed();
+  void probe();
   void read_body();
   void on_body(const Error& error, size_t n);
   void hand_on();
@@ -84,10 +89,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool reading_ = false;  // read_some() is under way
   bool parsing_ = false;  // the parser reads; it, the buffer and piece_ stay until it has ended
   bool writing_ = false;
+  bool half_closed_ = false;  // the client says nothing more
   bool body_unread_ = false;
   int64_t deadline_ns_ = 0;
   int64_t begun_ns_ = 0;     // the request
   int64_t progress_ns_ = 0;  // the client last took something
+  int64_t probed_ns_ = 0;    // a client who says nothing more was last looked for
   RequestHead head_;
   std::optional<Body> body_;
   uint64_t body_bytes_ = 0;

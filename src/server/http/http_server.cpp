@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/sync.h"
 #include "server/http/connection.h"
+#include "server/http/message.h"
 
 namespace strata::server::http {
 namespace {
@@ -26,12 +27,6 @@ using ErrorCodeOf = boost::system::error_code;
 
 // A client that has vanished without a word is noticed after this.
 constexpr unsigned kUserTimeoutMs = 60'000;
-
-std::string address_text(const Address& address) {
-  const std::string host = printable(address.host);
-  return host.find(':') == std::string::npos ? format("{}:{}", host, address.port)
-                                             : format("[{}]:{}", host, address.port);
-}
 
 void set_socket_options(tcp::socket& socket, const HttpOptions& options) {
   ErrorCodeOf ignored;
@@ -107,7 +102,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::listen(const Address& address, c
     const bool not_ours = error == asio::error::address_family_not_supported ||
                           error.value() == EADDRNOTAVAIL;
     return strata::Error{not_ours ? ErrorCode::kBadInput : ErrorCode::kIo,
-                         format("cannot listen on {}: {}{}", address_text(address), error.message(), hint)};
+                         format("cannot listen on {}: {}{}",
+                                authority_text(printable(address.host), address.port), error.message(), hint)};
   }
   parts->endpoint = parts->acceptor.local_endpoint(error);
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(parts)));
@@ -134,9 +130,9 @@ bool HttpServer::is_loopback() const { return parts_->endpoint.address().is_loop
 
 std::string HttpServer::url() const {
   const auto& address = parts_->endpoint.address();
-  std::string host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
-  if (address.is_unspecified()) host = address.is_v6() ? "[::1]" : "127.0.0.1";
-  return format("http://{}:{}", host, port());
+  std::string host = address.to_string();
+  if (address.is_unspecified()) host = address.is_v6() ? "::1" : "127.0.0.1";
+  return "http://" + authority_text(host, port());
 }
 
 void HttpServer::serve(Handler& handler) {

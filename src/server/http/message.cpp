@@ -69,6 +69,10 @@ std::string_view reason_of(int status) {
   return "";
 }
 
+std::string authority_text(std::string_view host, uint16_t port) {
+  return host.find(':') == std::string_view::npos ? format("{}:{}", host, port) : format("[{}]:{}", host, port);
+}
+
 std::string answer_head(const Answer& answer, const HeadOptions& options) {
   std::string head = format("HTTP/1.1 {} {}\r\nDate: {}\r\n", answer.status, reason_of(answer.status), date_text());
   // An answer without content has neither type nor length.

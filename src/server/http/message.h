@@ -22,13 +22,14 @@ struct RequestHead {
   std::optional<std::string> preflight_method = {}, preflight_fields = {};  // Access-Control-Request-...
   std::optional<uint64_t> content_length = {};
   bool chunked = false;
+  bool unknown_coding = false;  // a Transfer-Encoding other than chunks: where the body ends can't be told
   bool ambiguous = false;  // more than one Host or Content-Length, or a length beside chunks
   bool expects_continue = false;
   bool keep_alive = true;
 
   // Of the target, without what follows a question mark. Never used as the name of a file.
   std::string_view path() const { return std::string_view(target).substr(0, target.find('?')); }
-  bool has_body() const { return chunked || content_length.value_or(0) > 0; }
+  bool has_body() const { return chunked || unknown_coding || content_length.value_or(0) > 0; }
 };
 
 // Why a request is not served. The handler makes it a body in the form of its API.
@@ -38,6 +39,9 @@ struct Refusal {
   std::string message;  // for people: what was wrong and what to do
   std::vector<Field> fields = {};
 };
+
+// "host:port"; an address of IPv6 stands in brackets.
+std::string authority_text(std::string_view host, uint16_t port);
 
 struct Answer {
   int status = 200;

@@ -16,6 +16,7 @@ struct HttpOptions {
   int64_t body_timeout_ms = 15'000;      // for a body of no bytes; it has longer by what has come of it:
   int64_t body_bytes_per_s = 16 << 10;   //   at this rate
   int64_t write_timeout_ms = 30'000;     // without a byte taken by the client
+  int64_t probe_ms = 5'000;              // between two looks whether a client who has ended his side is there
   int64_t linger_ms = 1'000;             // for the client to read the last answer before the connection ends
   int64_t tick_ms = 100;                 // how exact these times are
   int send_buffer_bytes = 0;             // of the system, for a connection; 0: as it likes

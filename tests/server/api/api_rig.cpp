@@ -119,6 +119,7 @@ class Answerer {
     result_.error = script_.error;
     result_.prompt_tokens = static_cast<int64_t>(exchange_.jobs()[index_].prompt.size());
     result_.kept_tokens = script_.kept_tokens;
+    if (script_.ending) exchange_.on_ending(*script_.ending);
     exchange_.on_finish(index_, result_);
     return false;
   }

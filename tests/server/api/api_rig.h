@@ -37,6 +37,7 @@ struct Script {
   std::string answer;
   engine::Finish end = engine::Finish::kEndOfText;
   Status error = {};        // for kFailed
+  std::optional<ApiError> ending = {};  // why the server ended it, if it did
   int64_t kept_tokens = 0;
 };
 

@@ -125,8 +125,14 @@ TEST(Chat, SaysWhatFailed) {
   const Reply whole = rig.ask(kPath, chat(), script);
   EXPECT_EQ(whole.status, 500);
   EXPECT_EQ(whole.body.dump().find("secret"), std::string::npos);
-  const Script late{.answer = "abc", .end = Finish::kFailed, .error = Error{ErrorCode::kCancelled, "took 60 s"}};
-  EXPECT_EQ(rig.ask(kPath, chat(), late).status, 504);
+  // The server itself ended the answers.
+  Script ended{.answer = "abc", .end = Finish::kFailed, .error = secret, .ending = timed_out("took 60 s")};
+  EXPECT_EQ(rig.ask(kPath, chat(), ended).status, 504);
+  ended.ending = shutting_down();
+  const Reply unfinished = rig.ask(kPath, chat(), ended);
+  EXPECT_EQ(unfinished.status, 503);
+  EXPECT_GT(unfinished.error->retry_after_s, 0);
+  EXPECT_EQ(streamed(rig, chat(), ended).data().back()["error"]["type"], "overloaded_error");
   streamed(rig, chat(), {.answer = "abc", .end = Finish::kCancelled});
 }
 

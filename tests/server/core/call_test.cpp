@@ -34,6 +34,73 @@ TEST(Cancel, StopsWithinAStepWhenTheClientGoes) {
   }
 }
 
+// A01's neighbour: a client who has said all he has to say, as nc -N and some proxies do, waits for his answer. When he
+// has gone after all, his request ends.
+TEST(HalfClosed, ClientsGetTheirAnswers) {
+  for (const char* body : {R"({"tokens":3})", R"({"tokens":3,"stream":true})"}) {
+    Running running({.stepping = true, .prompt_steps = 4});
+    Wire wire = running.connect();
+    ASSERT_TRUE(wire.send(post("/plain", body)));
+    wire.end_sending();
+    ASSERT_TRUE(soon([&] { return running.stub().submitted() == 1; }));
+    running.stub().step(2);
+    ASSERT_TRUE(soon([&] { return running.stub().steps() == 2; }));
+    running.stub().step(20);
+    auto answer = wire.answer();
+    while (answer && answer->status == 100) answer = wire.answer();
+    ASSERT_TRUE(answer) << body;
+    EXPECT_EQ(answer->status, 200);
+    EXPECT_TRUE(has(answer->body, "xxx") || answer->body.ends_with("data: x\n\ndata: [DONE]\n\n")) << answer->body;
+    EXPECT_TRUE(wire.closed_by_server());
+    EXPECT_TRUE(soon([&] { return running.server->connections() == 0; }));
+  }
+}
+
+TEST(HalfClosed, ClientsGetAllTheyAskedFor) {
+  Running running;
+  Wire wire = running.connect();
+  ASSERT_TRUE(wire.send(post("/plain", R"({"tokens":2})") + get("/health") + post("/plain", R"({"tokens":1})")));
+  wire.end_sending();
+  std::string bodies;
+  for (int answers = 0; answers < 3;) {
+    const auto answer = wire.answer();
+    ASSERT_TRUE(answer) << bodies;
+    if (answer->status == 100) continue;
+    EXPECT_EQ(answer->status, 200);
+    bodies += answer->body;
+    answers++;
+  }
+  EXPECT_TRUE(has(bodies, "xx") && has(bodies, "\"ok\"")) << bodies;
+  EXPECT_TRUE(wire.closed_by_server());
+}
+
+TEST(HalfClosed, ClientsThatHaveGoneLaterAreFound) {
+  ServerOptions options;
+  options.http.probe_ms = 20;
+  for (const char* body : {kLong, kLongStream}) {
+    Running running({.stepping = true, .prompt_steps = 10}, options);
+    Wire wire = running.connect();
+    ASSERT_TRUE(wire.send(post("/plain", body)));
+    ASSERT_TRUE(soon([&] { return running.stub().submitted() == 1; }));
+    wire.end_sending();
+    ASSERT_TRUE(wire.wait_for(body == kLong ? "100 Continue" : ": waiting"));
+    EXPECT_EQ(running.stub().finished(), 0);
+    wire.close();
+    EXPECT_TRUE(soon([&] { return running.stub().finished() == 1; }));  // without a step
+    EXPECT_TRUE(soon([&] { return running.server->under_way() == 0; }));
+  }
+}
+
+// There nothing may be said before an answer.
+TEST(HalfClosed, ClientsOfOldHaveGone) {
+  Running running({.stepping = true});
+  Wire wire = running.connect();
+  ASSERT_TRUE(wire.send("POST /plain HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"));
+  ASSERT_TRUE(soon([&] { return running.stub().submitted() == 1; }));
+  wire.end_sending();
+  EXPECT_TRUE(soon([&] { return running.stub().finished() == 1; }));
+}
+
 // A02
 TEST(Cancel, NeverStartsWhatIsQueued) {
   Running running({.slots = 1, .stepping = true});
@@ -112,7 +179,7 @@ TEST(Timeout, EndsARequestWhereverItIs) {
   ASSERT_TRUE(queued.send(post("/plain", kLong)));
   const auto whole = queued.answer();
   ASSERT_TRUE(whole);
-  EXPECT_EQ(whole->status, 500);
+  EXPECT_EQ(whole->status, 504);
   EXPECT_TRUE(has(whole->body, "longer than 1 s")) << whole->body;
   const auto stream = computed.answer();
   ASSERT_TRUE(stream);
@@ -195,6 +262,7 @@ TEST(ShutDown, EndsWhatTakesLonger) {
   EXPECT_TRUE(has(stream->body, "shutting down"));
   const auto whole = queued.answer();
   ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->status, 503);
   EXPECT_TRUE(has(whole->body, "shutting down"));
   EXPECT_EQ(running.stub().finished(), 2);
 }

@@ -213,5 +213,34 @@ TEST(JsonDepth, CountsWhatIsOutsideOfTexts) {
   EXPECT_FALSE(within_json_depth(std::string(10'000'000, '['), 64));
 }
 
+// W02: a rule that no page can ever match is a mistake that should be told at once.
+TEST(OriginRule, IsWhatBrowsersSend) {
+  for (const char* origin : {"*", "https://app.example", "http://localhost:3000", "http://127.0.0.1:8000",
+                             "http://[::1]:5173", "https://a-b_c.example:8443", "chrome-extension://abcdefgh"}) {
+    EXPECT_TRUE(check_origin_rule(origin, "--cors-origin").ok()) << origin;
+  }
+  for (const char* origin : {"", "app.example", "https://", "https://app.example/", "https://app.example/x", "null",
+                             "https://App.example", "HTTPS://app.example", "https://app.example:443",
+                             "http://localhost:80", "http://localhost:", "http://localhost:123456", "https://*.example",
+                             "https://a b", "https://user@app.example", "https://app.example?x", "://a", "https:/a",
+                             "http://[::1", "http://b\xc3\xbc.example", "https://a\r\nX: y"}) {
+    const Status status = check_origin_rule(origin, "--cors-origin");
+    ASSERT_FALSE(status.ok()) << origin;
+    EXPECT_EQ(status.error().code, ErrorCode::kBadInput);
+    EXPECT_EQ(status.error().message.find("--cors-origin: '"), 0u) << status.error().message;
+    EXPECT_EQ(status.error().message.find('\n'), std::string::npos);
+  }
+}
+
+// W01
+TEST(HostRule, IsANameAlone) {
+  for (const char* host : {"box.local", "a", "gpu_1", "10.0.0.1", "[::1]"}) {
+    EXPECT_TRUE(check_host_rule(host, "--allow-host").ok()) << host;
+  }
+  for (const char* host : {"", "box.local:8080", "http://box.local", "box/", "a b", "box.local.", "*", "[::1]:80"}) {
+    EXPECT_FALSE(check_host_rule(host, "--allow-host").ok()) << host;
+  }
+}
+
 }  // namespace
 }  // namespace strata::server::http

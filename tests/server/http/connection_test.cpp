@@ -77,8 +77,12 @@ TEST(Connection, KnowsMethodsAndPaths) {
   EXPECT_EQ(running.ask(get("/things/a%2Fb%20c")).body, R"({"name":"a/b c"})");
   EXPECT_EQ(running.ask(get("/things/x/y?z")).body, R"({"name":"x/y"})");
   EXPECT_EQ(running.ask(get("/things/%zz")).status, 404);
-  // An error in the form of the path's own API.
+  // An error in the form of the path's own API, also of what goes on from such a path.
   EXPECT_TRUE(has(running.ask(post("/things/a", "{}")).body, "\"type\":\"error\""));
+  const WireAnswer below = running.ask(post("/plain/batches", "{}"));
+  EXPECT_EQ(below.status, 404);
+  EXPECT_FALSE(has(below.body, "\"type\":\"error\"")) << below.body;
+  EXPECT_FALSE(has(running.ask(get("/plainer")).body, "\"type\":\"error\""));
 }
 
 // W07, W08: no path of a request is a file's.

@@ -111,5 +111,11 @@ TEST(Outbox, ForgetsWhoHasGone) {
   EXPECT_EQ(outbox.take().bytes, "");
 }
 
+TEST(AuthorityText, PutsAddressesWithColonsInBrackets) {
+  EXPECT_EQ(authority_text("localhost", 80), "localhost:80");
+  EXPECT_EQ(authority_text("127.0.0.1", 8080), "127.0.0.1:8080");
+  EXPECT_EQ(authority_text("::1", 7), "[::1]:7");
+}
+
 }  // namespace
 }  // namespace strata::server::http

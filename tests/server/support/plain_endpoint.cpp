@@ -34,12 +34,16 @@ class PlainExchange final : public Exchange {
     texts_[job] += text;
     if (stream_) sink_.event("", text);
   }
+  void on_ending(const ApiError& why) override { status_ = why.http_status; }
   void on_finish(size_t job, const engine::RequestResult& result) override {
     finishes_[job] = static_cast<int>(result.finish);
-    if (!result.error.ok()) error_ = result.error.error().message;
+    if (!result.error.ok()) {
+      error_ = result.error.error().message;
+      if (status_ == 200) status_ = 500;
+    }
     if (--left_ > 0) return;
     if (!stream_) {
-      sink_.json(error_.empty() ? 200 : 500, Json{{"text", texts_}, {"finish", finishes_}, {"error", error_}}.dump());
+      sink_.json(status_, Json{{"text", texts_}, {"finish", finishes_}, {"error", error_}}.dump());
       return;
     }
     if (!error_.empty()) sink_.event("error", error_);
@@ -55,6 +59,7 @@ class PlainExchange final : public Exchange {
   std::vector<std::string> texts_;
   std::vector<int> finishes_;
   std::string error_;
+  int status_ = 200;
   size_t left_;
 };
 

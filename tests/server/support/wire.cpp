@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 namespace strata::test {
 namespace {
 
@@ -31,7 +33,11 @@ Wire::Wire(uint16_t port, int receive_buffer) : fd_(::socket(AF_INET, SOCK_STREA
   if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) close();
 }
 
-Wire::Wire(Wire&& other) noexcept : fd_(std::exchange(other.fd_, -1)), buffer_(std::move(other.buffer_)) {}
+Wire::Wire(Wire&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      buffer_(std::move(other.buffer_)),
+      piece_bytes_(other.piece_bytes_),
+      pause_ns_(other.pause_ns_) {}
 
 bool Wire::send(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -57,8 +63,9 @@ void Wire::reset() {
 bool Wire::read_more() {
   pollfd wait{.fd = fd_, .events = POLLIN, .revents = 0};
   if (::poll(&wait, 1, kPatienceMs) <= 0) return false;
+  if (pause_ns_ > 0) real_clock().sleep_ns(pause_ns_);
   char bytes[16 << 10];
-  const ssize_t n = ::recv(fd_, bytes, sizeof bytes, 0);
+  const ssize_t n = ::recv(fd_, bytes, std::min(sizeof bytes, piece_bytes_), 0);
   if (n <= 0) return false;
   buffer_.append(bytes, static_cast<size_t>(n));
   return true;

@@ -40,6 +40,11 @@ class Wire {
   // Whether the server ends the connection, within half a minute; what it still says is thrown away.
   bool closed_by_server();
   const std::string& buffer() const { return buffer_; }
+  // From now on reads so few bytes at a time, and waits before each.
+  void read_in_pieces(size_t bytes, int64_t pause_ns) {
+    piece_bytes_ = bytes;
+    pause_ns_ = pause_ns;
+  }
 
  private:
   bool read_more();
@@ -47,6 +52,8 @@ class Wire {
 
   int fd_ = -1;
   std::string buffer_;
+  size_t piece_bytes_ = 16 << 10;
+  int64_t pause_ns_ = 0;
 };
 
 // "POST /path HTTP/1.1" with a JSON body and its length.
