@@ -70,6 +70,9 @@ Status Engine::choose(const EngineConfig& config) {
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
   ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
   if (!config_.expert_profile_save.empty()) {
+    if (hp_.n_expert_layers() == 0) {
+      return Error{ErrorCode::kBadInput, format("--expert-profile-save: {} has no experts", model_.path())};
+    }
     RETURN_IF_ERROR(check_profile_output(config_.expert_profile_save, model_));
   }
   const StepAndState limits = limits_of(hp_, config_);
@@ -175,7 +178,7 @@ Status Engine::load() {
 Status Engine::load_part(size_t i) {
   const experts::PartNeeds& needs = request_.parts[i];
   EnginePart& part = parts_[i];
-  if (parts_.size() > 1) {
+  if (parts_.size() > 1 && hp_.n_expert_layers() > 0) {
     ASSIGN_OR_RETURN(part.log, RoutingLog::create(*host_, routing_log_spec(hp_, step_limits_, needs.first_layer,
                                                                            needs.last_layer, parts_.size())));
   }
@@ -306,13 +309,16 @@ std::string Engine::describe() const {
     weights_bytes += request_.parts[i].weights_bytes;
     if (!on_host()) used += format("{} of {}, ", format_bytes(device_of(i).used_bytes()), device_of(i).name());
   }
-  return format(
-      "{}: {} layers, {} experts, {} used; on {} with {} kernels, {} threads; experts {} ({}){}, other weights {}, "
-      "context {} tokens, {}{} of RAM in use",
-      hp_.arch, hp_.n_layers, hp_.route.n_experts, hp_.route.n_used, device_text(),
-      kernels::isa_name(compute.kernels().isa), compute.pool().n_threads(), source_->name(),
-      format_bytes(request_.layout.total_bytes()), cached_text(), format_bytes(weights_bytes), context(), used,
-      format_bytes(devices_->host_bytes()));
+  const bool any = hp_.n_expert_layers() > 0;
+  const std::string of_them = any ? format("{} experts, {} used", hp_.route.n_experts, hp_.route.n_used) : "no experts";
+  const std::string places = any ? format("experts {} ({}){}, other ", source_->name(),
+                                          format_bytes(request_.layout.total_bytes()), cached_text())
+                                 : "";
+  return format("{}: {} layers, {}; on {} with {} kernels, {} threads; {}weights {}, context {} tokens, {}{} of RAM in "
+                "use",
+                hp_.arch, hp_.n_layers, of_them, device_text(), kernels::isa_name(compute.kernels().isa),
+                compute.pool().n_threads(), places, format_bytes(weights_bytes), context(), used,
+                format_bytes(devices_->host_bytes()));
 }
 
 void Engine::set_interrupt(const std::function<bool()>& interrupt) {

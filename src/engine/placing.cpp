@@ -9,6 +9,7 @@
 #include "engine/adaptation.h"
 #include "engine/hand_off.h"
 #include "experts/sources/direct.h"
+#include "model/expert_layout.h"
 
 namespace strata::engine {
 namespace {
@@ -29,15 +30,6 @@ std::optional<SourceKind> source_of(ExpertPlace place) {
       return SourceKind::kDirect;
   }
   return std::nullopt;
-}
-
-// Every MoE layer needs the experts that the layout may lack.
-Status check_layout(const gguf::Model& model, const experts::ExpertLayout& layout) {
-  for (size_t i = 0; i < layout.layers().size(); i++) {
-    if (layout.layers()[i].n_experts > 0) continue;
-    return Error{ErrorCode::kBadInput, format("{}: tensor blk.{}.ffn_gate_exps.weight is missing", model.path(), i)};
-  }
-  return {};
 }
 
 // Whether all files of the model can be read past the system's cache.
@@ -271,9 +263,7 @@ Result<uint64_t> usable_ram(const EngineConfig& config) {
 Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
   PlacementRequest request;
   request.model = spec.model.path();
-  ASSIGN_OR_RETURN(request.layout, experts::ExpertLayout::from_model(spec.model, spec.hp.n_layers, spec.hp.dim,
-                                                                     spec.hp.expert_ffn, spec.hp.route.n_experts));
-  RETURN_IF_ERROR(check_layout(spec.model, request.layout));
+  ASSIGN_OR_RETURN(request.layout, model::expert_layout(spec.model, spec.hp));
   ASSIGN_OR_RETURN(const std::vector<Run> runs, choose_runs(spec, request.layout, request.split));
   for (const Run& run : runs) {
     ASSIGN_OR_RETURN(experts::PartNeeds needs, measure_part(spec, request.layout, run));

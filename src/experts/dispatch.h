@@ -60,12 +60,15 @@ struct DispatchBytes {
   uint64_t total() const { return device + host; }
 };
 
+// Rows of a step in which the host has a part only where it cannot do without, since each word with it costs time.
+inline constexpr int64_t kFewRows = 16;
+
 // One per part of a model. Its memory is allocated once; a step allocates nothing.
 class Dispatch {
  public:
   // Computes everything on the CPU where the host can read the device's memory and there is no cache; else the experts
-  // of the cache on the device and the others on the CPU, where there are others. kNoMemory when the row buffers don't
-  // fit.
+  // of the cache on the device and the others on the CPU, where there are others. That of a model without experts is
+  // never run and takes no memory. kNoMemory when the row buffers don't fit.
   static Result<std::unique_ptr<Dispatch>> create(const DispatchSpec& spec);
   virtual ~Dispatch() = default;
   // What create() allocates, but for streaming (StreamedDispatch::bytes_needed). `all_on_host`: neither a cache nor a

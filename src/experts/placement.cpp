@@ -92,6 +92,10 @@ Error Planner::too_large(const char* what, uint64_t bytes, const char* advice) c
 
 // All in RAM where that fits; else as much as fits, over reads past the system's cache where the drive has them.
 Status Planner::choose_source() {
+  if (input_.layout.n_experts() == 0) {
+    because("the model has no experts");
+    return choose_files(SourceKind::kMapped);
+  }
   const SourceKind files = options_.direct_reads ? SourceKind::kDirect : SourceKind::kMapped;
   if (!options_.source) {
     const uint64_t all = input_.layout.total_bytes();

@@ -28,6 +28,7 @@ RingPlan RingPlan::make(const ExpertLayout& layout, uint64_t budget_bytes) {
 }
 
 int64_t auto_stream_rows(int64_t n_experts, int64_t n_used) {
+  if (n_used == 0) return INT64_MAX;
   return (kRowsPerExpert * n_experts + n_used - 1) / n_used;
 }
 

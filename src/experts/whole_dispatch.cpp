@@ -23,8 +23,6 @@ using device::MemoryKind;
 using device::View;
 
 // Rows of a step whose ids stay on the device to its end.
-constexpr int64_t kFewRows = 16;
-
 int64_t kept_rows(const DispatchLimits& limits) { return std::min(limits.max_rows, kFewRows); }
 size_t kept_bytes(const DispatchLimits& limits) {
   return static_cast<size_t>(limits.n_layers * kept_rows(limits) * limits.n_used) * sizeof(int32_t);

@@ -1,5 +1,6 @@
 #include "model/hparams.h"
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
@@ -135,7 +136,18 @@ Status read_heads(const Keys& keys, HParams& hp) {
   return {};
 }
 
-Status read_experts(const Keys& keys, HParams& hp) {
+// attention.scale; absent or 0: one over the root of the width of a key.
+Status read_attention_scale(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(const double scale, keys.float_or("attention.scale", 0.0));
+  if (scale == 0) {
+    hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim));
+    return {};
+  }
+  ASSIGN_OR_RETURN(hp.attn_scale, keys.require_positive("attention.scale"));
+  return {};
+}
+
+Status read_experts(const Keys& keys, const CommonKeys& meaning, HParams& hp) {
   ASSIGN_OR_RETURN(const int64_t n_experts, keys.require_int("expert_count", 1, kMaxExperts));
   ASSIGN_OR_RETURN(const int64_t n_used, keys.require_int("expert_used_count", 1, n_experts));
   hp.route.n_experts = static_cast<int>(n_experts);
@@ -147,14 +159,44 @@ Status read_experts(const Keys& keys, HParams& hp) {
   }
   hp.route.scale = static_cast<float>(scale);
   ASSIGN_OR_RETURN(const int64_t ffn, keys.uniform_int_or("feed_forward_length", 0, 0, kMaxFfn));
-  ASSIGN_OR_RETURN(hp.expert_ffn, keys.uniform_int_or("expert_feed_forward_length", ffn / n_used, 1, kMaxFfn));
+  const int64_t usual = meaning.experts_as_wide_as_dense ? ffn : ffn / n_used;
+  ASSIGN_OR_RETURN(hp.expert_ffn, keys.uniform_int_or("expert_feed_forward_length", usual, 1, kMaxFfn));
   if (hp.expert_ffn < 1) return keys.require_int("expert_feed_forward_length", 1, kMaxFfn).error();
   return {};
 }
 
+Status read_dense_width(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(hp.dense_ffn, keys.uniform_int_or("feed_forward_length", 0, 1, kMaxFfn));
+  return hp.dense_ffn > 0 ? Status() : keys.require_int("feed_forward_length", 1, kMaxFfn).error();
+}
+
+// Experts in every layer, or an MLP in every layer.
+Status read_ffn(const Keys& keys, const CommonKeys& meaning, HParams& hp) {
+  const auto n_layers = static_cast<size_t>(hp.n_layers);
+  int64_t n_experts = 1;
+  if (meaning.experts != CommonKeys::Experts::kRequired) {
+    const int64_t most = meaning.experts == CommonKeys::Experts::kNone ? 0 : kMaxExperts;
+    ASSIGN_OR_RETURN(n_experts, keys.int_or("expert_count", 0, 0, most));
+  }
+  hp.dense.assign(n_layers, n_experts == 0);
+  return n_experts == 0 ? read_dense_width(keys, hp) : read_experts(keys, meaning, hp);
+}
+
 }  // namespace
 
-Result<HParams> read_common(const Keys& keys, const std::string& arch) {
+Result<kernels::Gating> read_gating(const Keys& keys, kernels::Gating usual) {
+  ASSIGN_OR_RETURN(const int64_t gating, keys.int_or("expert_gating_func", static_cast<int64_t>(usual), 1, 3));
+  return static_cast<kernels::Gating>(gating);
+}
+
+Status read_leading_dense(const Keys& keys, HParams& hp) {
+  ASSIGN_OR_RETURN(const int64_t n_dense, keys.int_or("leading_dense_block_count", 0, 0, hp.n_layers - 1));
+  if (n_dense == 0) return {};
+  std::fill_n(hp.dense.begin(), n_dense, true);
+  return read_dense_width(keys, hp);
+}
+
+Result<HParams> read_common(const Keys& keys, const std::string& arch, const CommonKeys& meaning) {
   HParams hp;
   hp.arch = arch;
   ASSIGN_OR_RETURN(const int64_t blocks, keys.require_int("block_count", 1, kMaxLayers));
@@ -173,8 +215,9 @@ Result<HParams> read_common(const Keys& keys, const std::string& arch) {
   }
   hp.n_vocab = static_cast<int64_t>(embedding->ne[1]);
   RETURN_IF_ERROR(read_heads(keys, hp));
+  RETURN_IF_ERROR(read_attention_scale(keys, hp));
   RETURN_IF_ERROR(read_rope(keys, hp));
-  RETURN_IF_ERROR(read_experts(keys, hp));
+  RETURN_IF_ERROR(read_ffn(keys, meaning, hp));
   hp.windows.assign(static_cast<size_t>(hp.n_layers), 0);
   hp.recurrent.assign(static_cast<size_t>(hp.n_layers), false);
   return hp;

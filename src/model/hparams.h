@@ -1,6 +1,7 @@
 // What a model's metadata says about its shape, checked: every number here is safe as a size or divisor.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,16 +39,20 @@ struct HParams {
   int value_dim = 0;
   kernels::RopeScaling rope;
   bool rope_interleaved = false;
+  float attn_scale = 0;          // of the products of queries and keys
   std::vector<int64_t> windows;  // [n_layers] sliding window, 0 for full attention
   std::vector<bool> recurrent;   // [n_layers] a delta-net layer instead of attention
 
-  kernels::RouteParams route{};
+  std::vector<bool> dense;       // [n_layers] one MLP instead of experts
+  int64_t dense_ffn = 0;         // its width, of all dense layers; 0: there are none
+  kernels::RouteParams route{};  // n_experts 0: no layer has experts
   int64_t expert_ffn = 0;
   int64_t shared_ffn = 0;  // 0: no shared expert
 
   device::DeltaShape delta;  // of the recurrent layers
 
   int64_t hidden_width() const { return n_streams * dim; }
+  int n_expert_layers() const { return static_cast<int>(std::count(dense.begin(), dense.end(), false)); }
   int64_t q_width(bool gated) const { return int64_t{n_heads} * key_dim * (gated ? 2 : 1); }
   int64_t k_width() const { return int64_t{n_kv_heads} * key_dim; }
   int64_t v_width() const { return int64_t{n_kv_heads} * value_dim; }
@@ -80,8 +85,24 @@ class Keys {
   std::string prefix_;
 };
 
+// What the keys that all architectures share mean in one of them.
+struct CommonKeys {
+  enum class Experts { kRequired, kOptional, kNone };
+  // Whether the layers have experts; without them every layer is dense.
+  Experts experts = Experts::kRequired;
+  // The width of an expert where expert_feed_forward_length is absent: feed_forward_length, or that shared out to the
+  // experts of a row.
+  bool experts_as_wide_as_dense = false;
+};
+
 // The keys that all architectures share: sizes, heads, norms, rope, experts (route.gating, normalize and the recurrent
 // part are the architecture's own).
-Result<HParams> read_common(const Keys& keys, const std::string& arch);
+Result<HParams> read_common(const Keys& keys, const std::string& arch, const CommonKeys& meaning = {});
+
+// expert_gating_func; `usual` where it is absent.
+Result<kernels::Gating> read_gating(const Keys& keys, kernels::Gating usual);
+
+// leading_dense_block_count: so many layers before those with experts are dense, feed_forward_length wide.
+Status read_leading_dense(const Keys& keys, HParams& hp);
 
 }  // namespace strata::model

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "support/golden.h"
 
 namespace strata::test {
 

@@ -117,7 +117,7 @@ TEST_P(SimFaults, WhateverFailsEndsOneRequest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimFaults,
-                         testing::Combine(testing::ValuesIn(kSimArchs), testing::Bool(), testing::ValuesIn(kMachines)),
+                         testing::Combine(testing::ValuesIn(kFewArchs), testing::Bool(), testing::ValuesIn(kMachines)),
                          [](const auto& row) {
                            std::string name = std::get<0>(row.param);
                            std::erase(name, '-');

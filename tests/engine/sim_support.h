@@ -9,7 +9,8 @@
 
 namespace strata::test {
 
-inline constexpr const char* kSimArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+// For tests that run a model very often: attention alone, windows and sinks, recurrent layers.
+inline constexpr const char* kFewArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
 
 // One device with `slots` cached experts, all but one of which may be lent.
 inline engine::EngineConfig sim_config(int64_t slots, int seed) {
@@ -43,7 +44,7 @@ inline int n_layers(const GoldenModel& golden) { return hparams_of(golden).n_lay
 // Of all layers.
 inline int64_t n_experts(const GoldenModel& golden) {
   const model::HParams hp = hparams_of(golden);
-  return int64_t{hp.n_layers} * hp.route.n_experts;
+  return int64_t{hp.n_expert_layers()} * hp.route.n_experts;
 }
 
 // With counters that start at 0.

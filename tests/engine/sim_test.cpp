@@ -49,20 +49,18 @@ constexpr Way kWays[] = {
     {.cut = Cut::kBatchOfThree, .quarters = 1, .stream_rows = 5},
     {.cut = Cut::kBatchOfThree, .quarters = 0, .graphs = false, .stream_rows = 5},
     {.cut = Cut::kBatchOfThree, .quarters = 4, .graphs = false, .stream_rows = 5},
+    {Cut::kChunksOf1, 1},
+    {.cut = Cut::kChunksOf64, .quarters = 1, .stream_rows = 16},
+    {Cut::kCheckpoint, 1},
+    {.cut = Cut::kCheckpoint, .quarters = 1, .stream_rows = 13},
 };
-// Recurrent state is copied to a checkpoint and back.
-constexpr Way kRecurrentWays[] = {{Cut::kCheckpoint, 1}, {.cut = Cut::kCheckpoint, .quarters = 1, .stream_rows = 13}};
 
 TEST_P(SimGolden, GivesTheBitsOfCpuWhateverIsCachedAndStreamed) {
   const GoldenModel golden = load_arch_golden(GetParam());
   const int64_t all = n_experts(golden);
-  std::vector<Way> ways(std::begin(kWays), std::end(kWays));
-  if (GetParam() == std::string("qwen3next")) {
-    ways.insert(ways.end(), std::begin(kRecurrentWays), std::end(kRecurrentWays));
-  }
   std::map<Cut, std::vector<float>> expected;
   int seed = 1;
-  for (const Way& way : ways) {
+  for (const Way& way : kWays) {
     EngineConfig config = sim_config(all * way.quarters / 4, seed++);
     config.use_graphs = way.graphs;
     config.stream_rows = way.stream_rows;
@@ -111,7 +109,7 @@ TEST(CachedFastPath, ACacheOnCpuGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SimGolden, testing::ValuesIn(kSimArchs), [](const auto& row) {
+INSTANTIATE_TEST_SUITE_P(All, SimGolden, testing::ValuesIn(kGoldenArchs), [](const auto& row) {
   std::string name = row.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;

@@ -98,6 +98,10 @@ Cases head_cases() {
       u32("key_length 2^32-1", "attention.key_length", kMaxU32),
       u32("value_length 0", "attention.value_length", 0),
       u32("value_length beyond the limit", "attention.value_length", 1025),
+      f32("attention scale NaN", "attention.scale", kNaN),
+      f32("attention scale negative", "attention.scale", -0.125f),
+      f32("attention scale infinite", "attention.scale", kInf),
+      f64("attention scale that is infinite as a float", "attention.scale", 1e300),
   };
 }
 
@@ -169,6 +173,57 @@ Cases gpt_oss_cases() {
   };
 }
 
+Cases glm4moe_cases() {
+  return {
+      u32("all layers dense", "leading_dense_block_count", 3),
+      u32("2^32-1 dense layers", "leading_dense_block_count", kMaxU32),
+      u32("more dense layers than the tensors say", "leading_dense_block_count", 2),
+      changed("no width of the dense layers", "feed_forward_length",
+              [](ModelCopy& m) { m.remove("feed_forward_length"); }),
+      u32("gating 0", "expert_gating_func", 0),
+      u32("gating 4", "expert_gating_func", 4),
+      changed("gating as text", "expert_gating_func",
+              [](ModelCopy& m) { m.set_string("expert_gating_func", "sigmoid"); }),
+      u32("groups of experts", "expert_group_count", 2),
+      u32("2^32-1 shared experts", "expert_shared_count", kMaxU32),
+      u32("normalisation as a number", "expert_weights_norm", 2),
+      changed("sections for images", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_i32s("rope.dimension_sections", {2, 3, 3, 0}); }),
+      changed("sections as a number", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_u32("rope.dimension_sections", 8); }),
+  };
+}
+
+Cases olmoe_cases() {
+  return {f32("clamped queries", "attention.clamp_kqv", 8), f32("clamp NaN", "attention.clamp_kqv", kNaN)};
+}
+
+Cases qwen2moe_cases() {
+  return {
+      changed("no width of the shared expert", "expert_shared_feed_forward_length",
+              [](ModelCopy& m) {
+                m.remove("feed_forward_length");
+                m.remove("expert_shared_feed_forward_length");
+              }),
+      u32("shared expert of width 0", "expert_shared_feed_forward_length", 0),
+      u32("shared expert of width 2^32-1", "expert_shared_feed_forward_length", kMaxU32),
+  };
+}
+
+Cases qwen35moe_cases() {
+  return {
+      missing("rope.dimension_sections"),
+      changed("three sections", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_i32s("rope.dimension_sections", {2, 1, 1}); }),
+      changed("a section beyond the rotated pairs", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_i32s("rope.dimension_sections", {2, 1, 5, 0}); }),
+      changed("a negative section", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_i32s("rope.dimension_sections", {2, 1, -1, 0}); }),
+      changed("a pair that is left to the fourth position", "rope.dimension_sections",
+              [](ModelCopy& m) { m.set_i32s("rope.dimension_sections", {1, 1, 1, 1}); }),
+  };
+}
+
 Cases qwen3next_cases() {
   return {
       missing("ssm.conv_kernel"),
@@ -212,7 +267,11 @@ Cases qwen3next_cases() {
 std::vector<MetadataCase> metadata_cases(const std::string& arch) {
   Cases all = common_cases();
   if (arch == "gpt-oss") append(all, gpt_oss_cases());
-  if (arch == "qwen3next") append(all, qwen3next_cases());
+  if (arch == "glm4moe") append(all, glm4moe_cases());
+  if (arch == "olmoe") append(all, olmoe_cases());
+  if (arch == "qwen2moe") append(all, qwen2moe_cases());
+  if (arch == "qwen35moe") append(all, qwen35moe_cases());
+  if (arch == "qwen3next" || arch == "qwen35moe") append(all, qwen3next_cases());
   return all;
 }
 

@@ -60,6 +60,14 @@ ModelCopy::ModelCopy(const std::string& golden_arch) : arch_(golden_arch) {
   }
 }
 
+void ModelCopy::rename_arch(const std::string& arch) {
+  for (Key& key : keys_) {
+    if (key.name.starts_with(arch_ + ".")) key.name = arch + key.name.substr(arch_.size());
+  }
+  arch_ = arch;
+  set_string("general.architecture", arch);
+}
+
 std::string ModelCopy::full(std::string_view name) const {
   return name.starts_with("general.") ? std::string(name) : arch_ + "." + std::string(name);
 }

@@ -31,6 +31,8 @@ class ModelCopy {
   explicit ModelCopy(const std::string& golden_arch);
 
   const std::string& arch() const { return arch_; }
+  // Makes it a model of another architecture, with the same keys.
+  void rename_arch(const std::string& arch);
   // "ARCH.name"; a name that begins with "general." stands for itself.
   std::string full(std::string_view name) const;
 

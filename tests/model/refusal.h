@@ -11,9 +11,11 @@
 #include "base/file_sim.h"
 #include "engine/engine.h"
 #include "model/model_copy.h"
+#include "support/golden.h"
 
 namespace strata::test {
 
+// Golden models whose files have every key that the architectures share.
 inline const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
 inline const char* const kCopyPath = "/models/copy.gguf";
 

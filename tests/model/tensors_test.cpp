@@ -6,9 +6,18 @@
 namespace strata::test {
 namespace {
 
-// What a file may lack: the output matrix may be the embedding.
+// The block of glm4moe that drafts tokens: no tensor of it is looked at.
+bool is_unused(const std::string& arch, const std::string& name) {
+  return arch == "glm4moe" && name.starts_with("blk.3.");
+}
+
+// What a file may lack: the output matrix may be the embedding; glm4moe comes with and without norms of heads and a
+// bias on the choice of experts.
 bool is_optional(const std::string& arch, const std::string& name) {
-  return name == "output.weight" && arch != "gpt-oss";
+  if (name == "output.weight") return arch != "gpt-oss" && arch != "olmoe" && arch != "qwen2moe";
+  if (arch != "glm4moe") return false;
+  return name.ends_with("attn_q_norm.weight") || name.ends_with("attn_k_norm.weight") ||
+         name.ends_with("exp_probs_b.bias");
 }
 
 // The number of tokens is the embedding's own, so that one of another number shows at the output matrix.
@@ -27,15 +36,16 @@ class Tensors : public testing::TestWithParam<const char*> {
     int changed = 0;
     for (const ModelCopy::Tensor& t : original.tensors()) {
       ModelCopy copy = original;
+      if (is_unused(arch(), t.name)) continue;
       if (!change(copy.tensor(t.name))) continue;
       SCOPED_TRACE(t.name);
       expect_refused(open_copy(copy), names_to_expect(t.name, changes_vocabulary));
       changed++;
     }
-    EXPECT_GT(changed, 20);
+    EXPECT_GT(changed, std::ssize(original.tensors()) / 2);
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, Tensors, testing::ValuesIn(kArchs), [](const auto& row) {
+INSTANTIATE_TEST_SUITE_P(All, Tensors, testing::ValuesIn(kGoldenArchs), [](const auto& row) {
   std::string name = row.param;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
@@ -49,14 +59,17 @@ TEST_P(Tensors, EveryMissingTensorIsNamed) {
     ModelCopy copy = original;
     copy.remove_tensor(t.name);
     const Status status = open_copy(copy);
-    if (is_optional(arch(), t.name)) {
+    if (is_unused(arch(), t.name)) {
+      EXPECT_TRUE(status.ok()) << status.error().message;
+    } else if (is_optional(arch(), t.name)) {
       EXPECT_TRUE(status.ok()) << status.error().message;
       optional++;
     } else {
       expect_refused(status, {t.name, "missing"});
     }
   }
-  EXPECT_EQ(optional, arch() == "gpt-oss" ? 0 : 1);
+  const bool output = is_optional(arch(), "output.weight");
+  EXPECT_EQ(optional, arch() == "glm4moe" ? 1 + 3 * 2 + 2 : output ? 1 : 0);
 }
 
 TEST_P(Tensors, ALayerWithoutExpertsIsRefused) {

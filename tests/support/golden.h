@@ -10,6 +10,18 @@ namespace strata::test {
 // Path of a file below tests/golden.
 std::string golden_path(const std::string& name);
 
+// The folders of tests/golden/arch.
+inline constexpr const char* kGoldenArchs[] = {
+    "glm4moe",
+    "gpt-oss",
+    "llama",
+    "olmoe",
+    "qwen2moe",
+    "qwen35moe",
+    "qwen3moe",
+    "qwen3next",
+};
+
 // The whole file, or an empty vector after failing the running test.
 std::vector<uint8_t> read_bytes(const std::string& path);
 

@@ -83,7 +83,7 @@ class EngineBench {
     const double visits = std::min(experts_read() - experts_before, all_experts());
     StepRows rows{.first = first, .n = static_cast<int64_t>(ids.size()), .experts = 0, .head = head};
     run.dense_bytes += traffic_.step_bytes(rows);
-    rows.experts = visits / engine_.hparams().n_layers;
+    rows.experts = visits / std::max(engine_.hparams().n_expert_layers(), 1);
     run.bytes += traffic_.step_bytes(rows);
     return {};
   }
@@ -96,7 +96,8 @@ class EngineBench {
                                stats_.get(Counter::kCacheHits) + stats_.get(Counter::kStreamedRows));
   }
   double all_experts() const {
-    return static_cast<double>(engine_.hparams().n_layers) * static_cast<double>(engine_.hparams().route.n_experts);
+    return static_cast<double>(engine_.hparams().n_expert_layers()) *
+           static_cast<double>(engine_.hparams().route.n_experts);
   }
 
   engine::Engine& engine_;

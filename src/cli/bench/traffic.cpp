@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "model/expert_layout.h"
+
 namespace strata::cli {
 namespace {
 
@@ -32,8 +34,7 @@ std::set<std::pair<int, uint64_t>> expert_places(const experts::ExpertLayout& la
 }  // namespace
 
 Result<Traffic> Traffic::of(const gguf::Model& model, const model::HParams& hp, kernels::KvType kv_type) {
-  ASSIGN_OR_RETURN(const experts::ExpertLayout layout, experts::ExpertLayout::from_model(
-                       model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts));
+  ASSIGN_OR_RETURN(const experts::ExpertLayout layout, model::expert_layout(model, hp));
   Traffic traffic;
   traffic.experts_used_ = hp.route.n_used;
   traffic.add_experts(layout);

@@ -15,7 +15,7 @@ namespace strata::cli {
 struct StepRows {
   int64_t first;   // tokens that came before
   int64_t n;       // rows
-  double experts;  // distinct experts that a layer computes, in the mean of the layers
+  double experts;  // distinct ones that a layer computes, in the mean of the layers that have some
   bool head;       // whether logits of a row are computed
 };
 

@@ -5,7 +5,7 @@
 
 #include "base/format.h"
 #include "cli/model_choice.h"
-#include "model/hparams.h"
+#include "model/expert_layout.h"
 #include "text/tokenizer.h"
 
 namespace strata::cli {
@@ -61,13 +61,9 @@ std::vector<ExpertLayers> describe(const experts::ExpertLayout& layout) {
   return all;
 }
 
-Status check_runs(const gguf::Model& model, const Result<experts::ExpertLayout>& layout) {
+Status check_runs(const gguf::Model& model) {
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(model));
-  if (!layout.ok()) return layout.error();
-  for (int i = 0; i < hp.n_layers; i++) {
-    if (layout->layer(i).n_experts > 0) continue;
-    return Error{ErrorCode::kBadInput, format("{}: layer {} has no experts", model.path(), i)};
-  }
+  RETURN_IF_ERROR(model::expert_layout(model, hp));
   for (const gguf::TensorInfo& tensor : model.tensors()) {
     if (quant::info(tensor.type).decode != nullptr) continue;
     return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which is not for computing", model.path(),
@@ -105,7 +101,7 @@ Report make_report(const gguf::Model& model) {
                    [](const TypeTotal& a, const TypeTotal& b) { return a.bytes > b.bytes; });
   const auto layout = read_layout(model, report.architecture);
   if (layout.ok()) report.experts = describe(*layout);
-  report.runs = check_runs(model, layout);
+  report.runs = check_runs(model);
   return report;
 }
 

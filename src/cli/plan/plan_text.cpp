@@ -1,4 +1,6 @@
 // The words of strata plan.
+#include <algorithm>
+
 #include "base/format.h"
 #include "cli/plan/model_plan.h"
 #include "cli/streams.h"
@@ -9,11 +11,18 @@ namespace {
 constexpr double kGiga = 1e9;
 
 std::string head_text(const ModelPlan& plan) {
-  int64_t n_experts = 0;
-  for (const experts::LayerLayout& layer : plan.request.layout.layers()) n_experts += layer.n_experts;
-  return format("{}: {} layers with {} experts in all, {} of {} used in each, {} of them\n\n",
-                path_text(plan.request.model), plan.request.layout.layers().size(), n_experts, plan.needs.n_used,
-                plan.request.layout.layer(0).n_experts, format_bytes(plan.request.layout.total_bytes()));
+  const experts::ExpertLayout& layout = plan.request.layout;
+  const std::string layers = format("{}: {} layers", path_text(plan.request.model), layout.layers().size());
+  if (layout.n_experts() == 0) return layers + " without experts\n\n";
+  int32_t most = 0;
+  int64_t n_dense = 0;
+  for (const experts::LayerLayout& layer : layout.layers()) {
+    most = std::max(most, layer.n_experts);
+    n_dense += layer.n_experts == 0;
+  }
+  const std::string dense = n_dense > 0 ? format(", {} of them without", n_dense) : "";
+  return format("{} with {} experts in all{}, {} of {} used in each, {} of them\n\n", layers, layout.n_experts(), dense,
+                plan.needs.n_used, most, format_bytes(layout.total_bytes()));
 }
 
 std::string unknown(const std::string& why) {

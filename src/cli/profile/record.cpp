@@ -48,6 +48,12 @@ Status check_outputs(const Settings& settings, const gguf::Model& model) {
   return {};
 }
 
+Status check_has_experts(const gguf::Model& model) {
+  ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(model));
+  if (hp.n_expert_layers() > 0) return {};
+  return Error{ErrorCode::kBadInput, format("{}: the model has no experts to record", model.path())};
+}
+
 class Recording {
  public:
   Recording(engine::Engine& engine, const std::string& routings)
@@ -102,6 +108,7 @@ Status profile_record(const Settings& settings) {
   if (config.context == 0) config.context = kAutoWindow;
   ASSIGN_OR_RETURN(const auto model, open_model(settings.text(Key::kModel)));
   RETURN_IF_ERROR(check_outputs(settings, *model));
+  RETURN_IF_ERROR(check_has_experts(*model));
   ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::load(*model));
   ASSIGN_OR_RETURN(const Text text, read_ids_of_text(settings, *tokenizer));
   Stats stats;

@@ -5,7 +5,13 @@
 
 namespace strata::model {
 
+extern const ArchInfo kGlm4Moe;
+extern const ArchInfo kLlama;
+extern const ArchInfo kOlmoe;
+extern const ArchInfo kQwen2Moe;
+extern const ArchInfo kQwen3;
 extern const ArchInfo kQwen3Moe;
+extern const ArchInfo kQwen35Moe;
 extern const ArchInfo kQwen3Next;
 extern const ArchInfo kGptOss;
 

@@ -1,13 +1,15 @@
-// The frame of architectures whose layers are one after another `x += mixer(norm(x)); x += experts(norm(x))` with one
-// residual stream.
+// The frame of architectures whose layers are one after another `x += mixer(norm(x)); x += ffn(norm(x))` with one
+// residual stream; the ffn of a layer is its experts, or an MLP where hp.dense says so.
 #pragma once
 
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/format.h"
 #include "model/arch/arch.h"
 #include "model/blocks/ends.h"
+#include "model/blocks/mlp.h"
 #include "model/blocks/moe.h"
 
 namespace strata::model {
@@ -18,7 +20,7 @@ class LayeredNetwork final : public Network {
  public:
   struct Layer {
     Mixer mixer;
-    MoeBlock moe;
+    std::variant<MoeBlock, MlpBlock> ffn;
   };
 
   LayeredNetwork(const HParams& hp, int first, EndsBlock ends, std::vector<Layer> layers)
@@ -28,15 +30,17 @@ class LayeredNetwork final : public Network {
     ends_.declare(hp_, act);
     for (const Layer& layer : layers_) {
       layer.mixer.declare(hp_, act);
-      layer.moe.declare(hp_, act);
+      std::visit([&](const auto& ffn) { ffn.declare(hp_, act); }, layer.ffn);
     }
   }
   void enqueue_start(const StepContext& ctx, bool embed) const override { ends_.enqueue_start(ctx, embed); }
   void enqueue_layer(const StepContext& ctx, int index) const override {
     const Layer& layer = layers_[static_cast<size_t>(index - first_)];
     layer.mixer.enqueue(ctx, index);
+    if (const auto* mlp = std::get_if<MlpBlock>(&layer.ffn)) return mlp->enqueue(ctx);
     const auto next = static_cast<size_t>(index - first_) + 1;
-    layer.moe.enqueue(ctx, index, next < layers_.size() ? &layers_[next].moe : nullptr);
+    const auto* next_moe = next < layers_.size() ? std::get_if<MoeBlock>(&layers_[next].ffn) : nullptr;
+    std::get<MoeBlock>(layer.ffn).enqueue(ctx, index, next_moe);
   }
   void enqueue_head(const StepContext& ctx, int64_t outputs) const override { ends_.enqueue_head(ctx, outputs); }
 
@@ -51,7 +55,7 @@ class LayeredNetwork final : public Network {
 template <class Mixer>
 struct LayeredRecipe {
   bool output_required;  // no tied embedding
-  MoeOptions moe;
+  MoeOptions moe;        // moe.norm is the name of dense layers' norms too
   Result<Mixer> (*load_mixer)(const NetworkSpec& spec, const std::string& prefix, int layer);
 };
 
@@ -63,7 +67,11 @@ Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const La
     const std::string prefix = format("blk.{}.", i);
     typename Layers::Layer layer;
     ASSIGN_OR_RETURN(layer.mixer, recipe.load_mixer(spec, prefix, i));
-    ASSIGN_OR_RETURN(layer.moe, MoeBlock::load(spec, prefix, recipe.moe));
+    if (spec.hp.dense[static_cast<size_t>(i)]) {
+      ASSIGN_OR_RETURN(layer.ffn, MlpBlock::load(spec, prefix, recipe.moe.norm));
+    } else {
+      ASSIGN_OR_RETURN(layer.ffn, MoeBlock::load(spec, prefix, recipe.moe));
+    }
     layers.push_back(std::move(layer));
   }
   ASSIGN_OR_RETURN(EndsBlock ends, EndsBlock::load(spec, recipe.output_required));

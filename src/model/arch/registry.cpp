@@ -4,7 +4,9 @@
 namespace strata::model {
 namespace {
 
-const ArchInfo* const kRows[] = {&kQwen3Moe, &kQwen3Next, &kGptOss};
+const ArchInfo* const kRows[] = {
+    &kGlm4Moe, &kGptOss, &kLlama, &kOlmoe, &kQwen2Moe, &kQwen3, &kQwen35Moe, &kQwen3Moe, &kQwen3Next,
+};
 
 }  // namespace
 

@@ -1,7 +1,5 @@
 #include "model/blocks/attention.h"
 
-#include <cmath>
-
 namespace strata::model {
 
 Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::string& prefix,
@@ -9,18 +7,18 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
   const HParams& hp = spec.hp;
   WeightLoader& loader = spec.loader;
   AttentionBlock block;
+  ASSERT(!options.norm_of_all_heads || (options.q_k_norm && !options.gated));
   block.options_ = options;
   const int64_t nq = hp.q_width(options.gated);
   const int64_t nk = hp.k_width();
   const int64_t nv = hp.v_width();
-  const auto bias = [&](const std::string& name, int64_t width) {
-    return options.biases ? loader.vector(prefix + name + ".bias", width)
-                          : loader.optional_vector(prefix + name + ".bias", width);
+  const auto vector = [&](const std::string& name, int64_t width, bool required) {
+    return required ? loader.vector(prefix + name, width) : loader.optional_vector(prefix + name, width);
   };
   const auto project = [&](const std::string& name, int64_t width) -> Status {
     device::Project::Part p;
     ASSIGN_OR_RETURN(p.w, loader.matrix(prefix + name + ".weight", hp.dim, width));
-    ASSIGN_OR_RETURN(p.bias, bias(name, width));
+    ASSIGN_OR_RETURN(p.bias, vector(name + ".bias", width, options.biases || options.input_biases));
     block.projections_.push_back(p);
     return {};
   };
@@ -37,11 +35,11 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
   ASSIGN_OR_RETURN(block.output_,
                    loader.matrix(prefix + "attn_output.weight", int64_t{hp.n_heads} * hp.value_dim, hp.dim));
   block.output_.round_finely();
-  ASSIGN_OR_RETURN(block.output_bias_, bias("attn_output", hp.dim));
-  if (options.q_k_norm) {
-    ASSIGN_OR_RETURN(block.q_norm_, loader.vector(prefix + "attn_q_norm.weight", hp.key_dim));
-    ASSIGN_OR_RETURN(block.k_norm_, loader.vector(prefix + "attn_k_norm.weight", hp.key_dim));
-  }
+  ASSIGN_OR_RETURN(block.output_bias_, vector("attn_output.bias", hp.dim, options.biases));
+  ASSIGN_OR_RETURN(block.q_norm_, vector("attn_q_norm.weight", options.norm_of_all_heads ? nq : hp.key_dim,
+                                         options.q_k_norm));
+  ASSIGN_OR_RETURN(block.k_norm_, vector("attn_k_norm.weight", options.norm_of_all_heads ? nk : hp.key_dim,
+                                         options.q_k_norm));
   if (options.sinks) {
     ASSIGN_OR_RETURN(block.sinks_, loader.vector(prefix + "attn_sinks.weight", hp.n_heads));
   }
@@ -51,6 +49,20 @@ Result<AttentionBlock> AttentionBlock::load(const NetworkSpec& spec, const std::
 void AttentionBlock::declare(const HParams& hp, Activations& act) const {
   act.need(Act::kProjected, hp.q_width(options_.gated) + hp.k_width() + hp.v_width());
   act.need(Act::kMixed, int64_t{hp.n_heads} * hp.value_dim);
+  if (options_.norm_of_all_heads) act.need(Act::kMixedOut, hp.q_width(false) + hp.k_width());
+}
+
+// Of q | k, into other memory.
+device::View<float> AttentionBlock::enqueue_norms(const StepContext& ctx, const device::View<float>& qk) const {
+  const int64_t nq = ctx.hp.q_width(false);
+  const int64_t nk = ctx.hp.k_width();
+  const device::View<float> normed = ctx.view(Act::kMixedOut, nq + nk);
+  const device::In<int32_t> live = ctx.in.live();
+  ctx.stream.enqueue(device::RmsNorm{
+      .x = qk.columns(0, nq), .gain = q_norm_, .live = live, .y = normed.columns(0, nq), .eps = ctx.hp.eps});
+  ctx.stream.enqueue(device::RmsNorm{
+      .x = qk.columns(nq, nk), .gain = k_norm_, .live = live, .y = normed.columns(nq, nk), .eps = ctx.hp.eps});
+  return normed;
 }
 
 void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
@@ -64,12 +76,14 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
   device::Project project = ctx.project(norm_, qkv);
   for (size_t i = 0; i < projections_.size(); i++) project.parts[i] = projections_[i];
   ctx.stream.enqueue(project);
+  const bool per_head = !options_.norm_of_all_heads;
+  const device::View<float> qk = per_head ? qkv : enqueue_norms(ctx, qkv);
   ctx.stream.enqueue(
-      device::AppendAttend{.append = {.q = qkv.columns(0, nq),
-                                      .k = qkv.columns(nq, nk),
+      device::AppendAttend{.append = {.q = qk.columns(0, nq),
+                                      .k = qk.columns(nq, nk),
                                       .v = qkv.columns(nq + nk, hp.v_width()),
-                                      .q_norm = q_norm_,
-                                      .k_norm = k_norm_,
+                                      .q_norm = per_head ? q_norm_ : device::In<float>{},
+                                      .k_norm = per_head ? k_norm_ : device::In<float>{},
                                       .cos_sin = ctx.cos_sin(),
                                       .rows = rows,
                                       .kv = ctx.state.kv(layer),
@@ -82,7 +96,7 @@ void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
                            .y = mixed,
                            .gated = options_.gated,
                            .window = hp.windows[static_cast<size_t>(layer)],
-                           .scale = 1.0f / std::sqrt(static_cast<float>(hp.key_dim))});
+                           .scale = hp.attn_scale});
   ctx.stream.enqueue(device::MatMul{
       .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.sum(), .accumulate = true});
 }

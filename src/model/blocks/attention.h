@@ -11,9 +11,11 @@ namespace strata::model {
 struct AttentionOptions {
   bool norm = true;       // attn_norm stands before it; else its input is ctx.normed()
   bool gated = false;     // each head's query rows are followed by its gate rows
-  bool q_k_norm = false;  // attn_q_norm and attn_k_norm are required
-  bool sinks = false;     // attn_sinks is required
-  bool biases = false;    // every projection has a bias; else those that the file has
+  bool q_k_norm = false;  // attn_q_norm and attn_k_norm are required; else a layer has them if the file does
+  bool norm_of_all_heads = false;  // they are for the values of all heads at once, else for those of each head
+  bool sinks = false;              // attn_sinks is required
+  bool input_biases = false;       // the projections to q, k and v have biases; else those that the file has
+  bool biases = false;             // every projection has one
 };
 
 class AttentionBlock {
@@ -27,6 +29,8 @@ class AttentionBlock {
   void enqueue(const StepContext& ctx, int layer) const;
 
  private:
+  device::View<float> enqueue_norms(const StepContext& ctx, const device::View<float>& qk) const;
+
   std::vector<device::Project::Part> projections_;  // to q | k | v
   device::Weight output_;
   device::In<float> norm_, output_bias_, q_norm_, k_norm_, sinks_;

@@ -20,10 +20,10 @@ class MoeBlock {
   // The routed experts themselves belong to the dispatch's source.
   static Result<MoeBlock> load(const NetworkSpec& spec, const std::string& prefix, const MoeOptions& options);
   void declare(const HParams& hp, Activations& act) const;
-  // sum() += experts(norm(hidden)), or sum() += experts(normed). `next`: the block of the layer after this one, null for none; with ctx.look_ahead
-  // its router is given this layer's input, which predicts what it will choose well enough to begin to read it: the
-  // first half of it, for of the second one much is read for nothing (mid-4g, skewed routing: 1 of 77 reads, 1 of 6
-  // with all).
+  // sum() += experts(norm(hidden)), or sum() += experts(normed). `next`: the block of the layer after this one, null
+  // for none; with ctx.look_ahead its router is given this layer's input, which predicts what it chooses well enough
+  // to begin to read it: the first half of it, for of the second one much is read for nothing (mid-4g, skewed routing:
+  // 1 of 77 reads, 1 of 6 with all).
   void enqueue(const StepContext& ctx, int layer, const MoeBlock* next) const;
 
  private:
