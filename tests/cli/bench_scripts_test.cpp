@@ -1,5 +1,5 @@
-// Goal: bench/compare.sh, startup.sh and drive.sh put the right numbers into their tables and go on when a rival
-// fails. The rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh, serve.sh and drive.sh put the right numbers into their tables and go on when a
+// rival fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -146,6 +146,58 @@ TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
     EXPECT_FALSE(has(outcome, "| " + program + " | failed")) << outcome.out;
   }
   EXPECT_TRUE(has(outcome, "| bad | failed | - | failed | - | exit code 4 |")) << outcome.out;
+}
+
+// Both servers and what is measured of them are made up, so that all of the table is known. Each server notes that it
+// runs, and what is measured goes by that: none may run beside the other.
+TEST_F(BenchScripts, ServersAreComparedInTurn) {
+  const std::string running = dir_.file("running");
+  const std::string server = script("server", "[ -e " + running + R"( ] && exit 7
+    for word; do [ "$word" = -bad ] && { echo "unknown flag" >&2; exit 3; }; done
+    echo "$1" > )" + running + R"(
+    exec python3 -c '
+import os, signal, socket, sys
+signal.signal(signal.SIGTERM, lambda *_: (os.remove(sys.argv[1]), os._exit(0)))
+listener = socket.create_server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])))
+while True:
+    peer = listener.accept()[0]
+    peer.recv(4096)
+    peer.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    peer.close()
+' )" + running + R"( "$@")");
+  const std::string ours = script("ours", R"([ "$1" = serve ] && exec )" + server + R"( "$@"
+    [ "$1" = bench ] || exit 0
+    [ "$(cat )" + running + R"sh()" = serve ] && { n=250; first=0.1; } || { n=100; first=0.2; }
+    row() {
+      echo "{\"clients\": $1, \"requests\": 9, \"prompt_tokens\": 500, \"answer_tokens\": $n, \"seconds\": 10,"
+      echo " \"first_token_s\": {\"p50\": $first, \"p99\": 1}, \"between_tokens_s\": {\"p50\": 0.01, \"p99\": 0}}"
+    }
+    echo "["; row 1; echo ","; row 3; echo "]")sh");
+  const auto compare = [&](const Args& more) {
+    Args args = {STRATA_BENCH_DIR "/serve.sh", tiny_model(), "Fake=" + server, "--strata", ours, "--clients", "1,3",
+                 "--rounds", "1"};
+    args.insert(args.end(), more.begin(), more.end());
+    return shell(args);
+  };
+  const Outcome outcome = compare({"-t", "2", "--rival-flags", "-fa on", "--", "--experts", "arena"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| 3 | answer tok/s | 25.0 (25.0 to 25.0) | 10.0 (10.0 to 10.0) | **2.50** |"))
+      << outcome.out;
+  EXPECT_TRUE(has(outcome, "| 1 | prompt tok/s | 50.0 (50.0 to 50.0) | 50.0 (50.0 to 50.0) | **1.00** |"));
+  EXPECT_TRUE(has(outcome, "| 1 | first token p50, ms | 100 (100 to 100) | 200 (200 to 200) | **2.00** |"));
+  EXPECT_TRUE(has(outcome, "| 1 | next token p99, ms | 0.0 (0.0 to 0.0) | 0.0 (0.0 to 0.0) | - |"));
+  EXPECT_TRUE(has(outcome, "--port PORT --parallel 3 --ctx 2048 --threads 2 --experts arena\n"));
+  EXPECT_TRUE(has(outcome, "--port PORT -np 3 -c 6144 -t 2 -fa on\n"));
+  EXPECT_FALSE(std::filesystem::exists(running)) << "a server was left running";
+
+  const Outcome failing = compare({"--rival-flags", "-bad"});
+  EXPECT_EQ(failing.exit_code, 0) << failing.err;
+  EXPECT_TRUE(has(failing, "| 3 | answer tok/s | 25.0 (25.0 to 25.0) | failed | - |")) << failing.out;
+  EXPECT_TRUE(has(failing, "\nFake failed: ended with exit code 3: unknown flag\n"));
+  EXPECT_EQ(compare({"--", "-bad"}).exit_code, 1);
+  for (const Args& wrong : {Args{"--clients", "0"}, Args{"--clients", "a"}, Args{"-r", "0"}, Args{"-t", "-1"}}) {
+    EXPECT_EQ(compare(wrong).exit_code, 2) << ::testing::PrintToString(wrong);
+  }
 }
 
 // The bound follows from the rates around each run: 30 and 50, then 50 and 70, at 10 bytes a token.
