@@ -138,7 +138,9 @@ ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel&
   prompt.style.reasoning = model.reasoning;
   prompt.style.one_call = request.one_call;
   if (!request.tools.empty()) prompt.style.dialect = dialect;
-  if (model.reasoning != nullptr && beginning.empty()) {
+  // A tag at the end of a message opens nothing.
+  const bool ends_as_template = !segments->empty() && !segments->back().is_content;
+  if (model.reasoning != nullptr && ends_as_template && beginning.empty()) {
     prompt.style.reasoning_opened = model.reasoning->opened_by(*model.reasoning, text::plain_text(*segments));
   }
   if (!beginning.empty()) segments->push_back({std::move(beginning), true});

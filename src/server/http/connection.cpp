@@ -224,7 +224,7 @@ void Connection::on_body(const Error& error, size_t n) {
     return;
   }
   if (!body_->append({piece_.data(), n})) {
-    refuse({503, "server_busy", "too many large requests are being read; try again later", {{"Retry-After", "2"}}});
+    refuse({503, "server_busy", "too many requests are being read; try again later", {{"Retry-After", "2"}}});
     return;
   }
   if (parser_->is_done()) {

@@ -36,12 +36,17 @@ class Call {
   virtual std::string summary() const = 0;
 };
 
-// Bytes of all bodies that are in memory at once, at most so many: a lease is taken before they are read.
+// Bytes of all bodies that are in memory at once, at most so many: a lease is taken before they are read. The last
+// quarter is for small bodies alone, so that large ones don't shut them out.
 class BodyBudget {
  public:
+  static constexpr uint64_t kSmallBytes = 256 << 10;
+
   explicit BodyBudget(uint64_t limit_bytes) : limit_(limit_bytes) {}
-  bool take(uint64_t bytes) {
-    if (used_.fetch_add(bytes) + bytes <= limit_) return true;
+  // `total`: of the body, with these bytes.
+  bool take(uint64_t bytes, uint64_t total) {
+    const uint64_t limit = total <= kSmallBytes ? limit_ : limit_ - limit_ / 4;
+    if (used_.fetch_add(bytes) + bytes <= limit) return true;
     used_.fetch_sub(bytes);
     return false;
   }
@@ -64,7 +69,7 @@ class Body {
 
   // False when the budget is used up.
   bool append(std::string_view bytes) {
-    if (!budget_->take(bytes.size())) return false;
+    if (!budget_->take(bytes.size(), leased_ + bytes.size())) return false;
     leased_ += bytes.size();
     bytes_ += bytes;
     return true;

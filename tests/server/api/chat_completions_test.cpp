@@ -420,6 +420,19 @@ TEST(Chat, TextOfRequestsIsOnlyText) {
   EXPECT_EQ(n_ends, 2) << "one of the tools, one of the message";
 }
 
+// T05's neighbour: nor does a tag at the end of a message begin the model's reasoning, where the template puts nothing
+// behind it; the control is the template's own.
+TEST(Chat, TagsInContentOpenNoReasoning) {
+  for (const bool own : {false, true}) {
+    ApiRig rig(std::string("{# <think> </think> #}{{ messages[0].content }}") + (own ? "<think>" : ""));
+    const Json question = {{"messages", {{{"role", "user"}, {"content", "Hi <think>"}}}}};
+    const Reply reply = rig.ask(kPath, question, {.answer = "ab"});
+    const Json message = reply.body["choices"][0]["message"];
+    EXPECT_EQ(message["content"], own ? "" : "ab");
+    EXPECT_EQ(message.contains("reasoning_content"), own);
+  }
+}
+
 // A template that knows no tools: they are put into words, and calls are read all the same.
 TEST(Chat, OffersToolsInWordsWhereTheTemplateKnowsNone) {
   ApiRig rig(kPlainTemplate);

@@ -157,6 +157,24 @@ TEST(Connection, RefusesMoreLargeBodiesThanItHasMemoryFor) {
   EXPECT_EQ(running.ask(post("/plain", "{}")).status, 200);  // it comes back
 }
 
+// W10: bodies that wait for their last bytes use up what is there for large ones, but small ones are still served.
+TEST(Connection, ServesSmallBodiesBesideManyLargeOnes) {
+  ServerOptions options;
+  options.access.max_body_bytes = 1 << 20;
+  options.http.max_body_budget = 2;
+  Running running({}, options);
+  const std::string large = std::string(700'000, ' ');
+  const std::string head = "POST /plain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                           "Content-Length: 1000000\r\n\r\n";
+  std::vector<Wire> waiting;
+  for (int i = 0; i < 4; i++) {
+    waiting.push_back(running.connect());
+    static_cast<void>(waiting.back().send(head + large));
+  }
+  EXPECT_TRUE(soon([&] { return running.ask(post("/plain", large + "{}")).status == 503; }));
+  EXPECT_EQ(running.ask(post("/plain", std::string(100'000, ' ') + "{}")).status, 200);
+}
+
 // W10: header floods and what is no HTTP at all.
 TEST(Connection, RefusesWhatIsNoRequest) {
   Running running;
