@@ -62,6 +62,25 @@
   X(kCtx, "ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                                  \
     "Context: tokens of prompt and answer together; auto is the model's own, at most 8192, for eval as many as "      \
     "there are ids, for eval perplexity 512, and for bench what its largest test needs")                              \
+  X(kRopeScaling, "rope-scaling", SettingType::kChoice, "auto", 0, 0, "", "auto|none|linear|yarn", kScopeEngine,      \
+    "How rope is scaled for contexts longer than the model was trained with; auto is as the model's file says, and "  \
+    "linear where it says nothing and --rope-scale is given")                                                         \
+  X(kRopeScale, "rope-scale", SettingType::kFloat, "auto", 0.001, 10000, "", "", kScopeEngine,                        \
+    "How many times longer than it was trained with the context is; auto is as the model's file says")                \
+  X(kRopeFreqBase, "rope-freq-base", SettingType::kFloat, "auto", 1, 1e15, "", "", kScopeEngine,                      \
+    "Base of rope's frequencies; auto is as the model's file says")                                                   \
+  X(kRopeFreqScale, "rope-freq-scale", SettingType::kFloat, "auto", 0.0001, 1000, "", "", kScopeEngine,               \
+    "One over --rope-scale")                                                                                          \
+  X(kYarnOrigCtx, "yarn-orig-ctx", SettingType::kInt, "auto", 1, 16777216, "tokens", "", kScopeEngine,                \
+    "Context that the model was trained with, for YaRN; auto is as the model's file says")                            \
+  X(kYarnExtFactor, "yarn-ext-factor", SettingType::kFloat, "auto", 0, 1, "", "", kScopeEngine,                       \
+    "How much of the frequencies that YaRN would keep is kept; 0 scales all of them linearly; auto is 1")             \
+  X(kYarnAttnFactor, "yarn-attn-factor", SettingType::kFloat, "auto", 0.001, 1000, "", "", kScopeEngine,              \
+    "Multiplies what YaRN does to the size of queries and keys; auto is 1")                                           \
+  X(kYarnBetaSlow, "yarn-beta-slow", SettingType::kFloat, "auto", 0.001, 1e6, "turns", "", kScopeEngine,              \
+    "YaRN scales what turns less than this within the original context; auto is 1")                                   \
+  X(kYarnBetaFast, "yarn-beta-fast", SettingType::kFloat, "auto", 0.001, 1e6, "turns", "", kScopeEngine,              \
+    "YaRN keeps what turns more than this within the original context; auto is 32")                                   \
   X(kThreads, "threads", SettingType::kInt, "auto", 1, 1024, "threads", "",                                           \
     kScopeAnswer | kScopeEval | kScopeQuantize | kScopePlan | kScopeProfile,                                          \
     "Computing threads; auto is one per physical core")                                                               \

@@ -63,6 +63,37 @@ Status take_shared_arena(const Settings& settings, EngineConfig& config) {
   return {};
 }
 
+std::optional<double> number_if_set(const Settings& settings, Key key) {
+  return settings.is_auto(key) ? std::nullopt : std::optional<double>(settings.number(key));
+}
+
+Result<model::RopeOverrides> rope_overrides(const Settings& settings) {
+  model::RopeOverrides rope;
+  const std::string& scaling = settings.text(Key::kRopeScaling);
+  if (scaling == "none") rope.scaling = kernels::RopeScalingType::kNone;
+  if (scaling == "linear") rope.scaling = kernels::RopeScalingType::kLinear;
+  if (scaling == "yarn") rope.scaling = kernels::RopeScalingType::kYarn;
+  rope.factor = number_if_set(settings, Key::kRopeScale);
+  if (const std::optional<double> scale = number_if_set(settings, Key::kRopeFreqScale)) {
+    if (rope.factor) {
+      return Error{ErrorCode::kBadInput,
+                   format("--rope-scale {} and --rope-freq-scale {} say the same thing twice; give one of them",
+                          *rope.factor, *scale)};
+    }
+    rope.factor = 1 / *scale;
+  }
+  rope.base = number_if_set(settings, Key::kRopeFreqBase);
+  if (!settings.is_auto(Key::kYarnOrigCtx)) {
+    rope.original_context = static_cast<double>(settings.integer(Key::kYarnOrigCtx));
+  }
+  rope.ext_factor = number_if_set(settings, Key::kYarnExtFactor);
+  rope.attn_factor = number_if_set(settings, Key::kYarnAttnFactor);
+  rope.beta_fast = number_if_set(settings, Key::kYarnBetaFast);
+  rope.beta_slow = number_if_set(settings, Key::kYarnBetaSlow);
+  RETURN_IF_ERROR(check_overrides(rope));
+  return rope;
+}
+
 }  // namespace
 
 Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path) {
@@ -124,6 +155,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.deterministic = settings.on(Key::kDeterministic);
   config.use_graphs = settings.on(Key::kGraph);
   config.isa = settings.text(Key::kIsa);
+  ASSIGN_OR_RETURN(config.rope, rope_overrides(settings));
   return config;
 }
 

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "kernels/kernels.h"
+#include "model/rope.h"
 
 namespace strata::engine {
 
@@ -54,6 +55,7 @@ struct EngineConfig {
   bool deterministic = false;
   bool use_graphs = true;
   std::string isa = "auto";
+  model::RopeOverrides rope;  // of what the model's file says
   int max_sequences = 1;
   int max_checkpoints = 0;
 };

@@ -68,7 +68,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const Eng
 Status Engine::choose(const EngineConfig& config) {
   config_ = config;
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));
-  ASSIGN_OR_RETURN(hp_, arch_->read(model::Keys(model_, arch_->name)));
+  ASSIGN_OR_RETURN(hp_, hparams_of(model_, *arch_, config_));
   if (!config_.expert_profile_save.empty()) {
     if (hp_.n_expert_layers() == 0) {
       return Error{ErrorCode::kBadInput, format("--expert-profile-save: {} has no experts", model_.path())};

@@ -251,6 +251,12 @@ StepAndState limits_of(const model::HParams& hp, const EngineConfig& config) {
   return limits;
 }
 
+Result<model::HParams> hparams_of(const gguf::Model& model, const model::ArchInfo& arch, const EngineConfig& config) {
+  ASSIGN_OR_RETURN(model::HParams hp, arch.read(model::Keys(model, arch.name, &config.rope)));
+  hp.long_context = static_cast<double>(limits_of(hp, config).state.max_tokens) > hp.rope.original_context;
+  return hp;
+}
+
 Result<uint64_t> usable_ram(const EngineConfig& config) {
   if (config.ram_bytes > 0) return config.ram_bytes;
   ASSIGN_OR_RETURN(uint64_t available, available_ram_bytes());

@@ -28,6 +28,9 @@ struct StepAndState {
 };
 StepAndState limits_of(const model::HParams& hp, const EngineConfig& config);
 
+// What a model of the architecture says about itself, as it is to be run.
+Result<model::HParams> hparams_of(const gguf::Model& model, const model::ArchInfo& arch, const EngineConfig& config);
+
 // RAM that may be filled: that of the configuration, else what is available but for the headroom.
 Result<uint64_t> usable_ram(const EngineConfig& config);
 

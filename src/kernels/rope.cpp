@@ -32,7 +32,8 @@ struct YarnRamp {
 
 float magnitude(const RopeScaling& s) {
   double value = s.attn_factor;
-  if (s.type == RopeScalingType::kYarn && s.factor > 1 && !s.has_log_multiplier) value *= 1 + 0.1 * std::log(s.factor);
+  const bool grows = s.type == RopeScalingType::kYarn && s.factor > 1 && s.ext_factor != 0;
+  if (grows && !s.has_log_multiplier) value *= 1 + 0.1 * std::log(s.factor);
   return static_cast<float>(value);
 }
 
@@ -49,8 +50,8 @@ RopeFrequencies rope_frequencies(const RopeScaling& s) {
     double freq = std::pow(s.base, -2.0 * p / s.n_rot);
     if (s.type == RopeScalingType::kLinear) freq /= s.factor;
     if (s.type == RopeScalingType::kYarn) {
-      const double stretched = YarnRamp(s).stretched(p);
-      freq = freq / s.factor * stretched + freq * (1 - stretched);
+      const double kept = (1 - YarnRamp(s).stretched(p)) * s.ext_factor;
+      freq = freq / s.factor * (1 - kept) + freq * kept;
     }
     if (!s.divisors.empty()) freq /= s.divisors[static_cast<size_t>(p)];
     out.inv_freq[static_cast<size_t>(p)] = static_cast<float>(freq);

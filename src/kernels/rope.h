@@ -21,6 +21,7 @@ struct RopeScaling {
   double beta_fast = 32;
   double beta_slow = 1;
   bool truncate = true;         // round the ramp's ends to whole pairs
+  double ext_factor = 1;        // how much of what the ramp keeps is kept; 0: all are stretched, and the magnitude is 1
   // The file names a log multiplier: the magnitude is part of the softmax scale and leaves cos and sin alone.
   bool has_log_multiplier = false;
 

@@ -76,43 +76,6 @@ Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers)
 
 namespace {
 
-Status read_rope(const Keys& keys, HParams& hp) {
-  ASSIGN_OR_RETURN(const int64_t n_rot, keys.int_or("rope.dimension_count", hp.key_dim, 2, hp.key_dim));
-  if (n_rot % 2 != 0) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected an even number", keys.model().path(),
-                                              keys.full("rope.dimension_count"), n_rot)};
-  }
-  hp.rope.n_rot = static_cast<int>(n_rot);
-  ASSIGN_OR_RETURN(hp.rope.base, keys.float_or("rope.freq_base", 10000.0));
-  if (!(hp.rope.base > 1)) {
-    return Error{ErrorCode::kBadInput, format("{}: key {} is {}, expected more than 1", keys.model().path(),
-                                              keys.full("rope.freq_base"), hp.rope.base)};
-  }
-  ASSIGN_OR_RETURN(const std::string type, keys.string_or("rope.scaling.type", "linear"));
-  ASSIGN_OR_RETURN(hp.rope.factor, keys.float_or("rope.scaling.factor", 1.0));
-  if (hp.rope.factor == 0) hp.rope.factor = 1;
-  ASSIGN_OR_RETURN(hp.rope.attn_factor, keys.float_or("rope.scaling.attn_factor", 1.0));
-  ASSIGN_OR_RETURN(hp.rope.original_context,
-                   keys.float_or("rope.scaling.original_context_length", static_cast<double>(hp.context_length)));
-  if (!(hp.rope.factor > 0) || !(hp.rope.original_context > 0)) {
-    return Error{ErrorCode::kBadInput, format("{}: keys {} and original_context_length have to be positive",
-                                              keys.model().path(), keys.full("rope.scaling.factor"))};
-  }
-  if (type == "none" || (type == "linear" && hp.rope.factor == 1)) {
-    hp.rope.type = kernels::RopeScalingType::kNone;
-  } else if (type == "linear") {
-    hp.rope.type = kernels::RopeScalingType::kLinear;
-  } else if (type == "yarn") {
-    hp.rope.type = kernels::RopeScalingType::kYarn;
-    ASSIGN_OR_RETURN(const double log_multiplier, keys.float_or("rope.scaling.yarn_log_multiplier", 0.0));
-    hp.rope.has_log_multiplier = log_multiplier != 0;
-  } else {
-    return Error{ErrorCode::kUnsupported, format("{}: rope scaling '{}' is not supported (none, linear and yarn are)",
-                                                 keys.model().path(), printable(type))};
-  }
-  return {};
-}
-
 Status read_heads(const Keys& keys, HParams& hp) {
   ASSIGN_OR_RETURN(const int64_t heads, keys.uniform_int_or("attention.head_count", 0, 1, kMaxHeads));
   if (heads == 0) return keys.require_int("attention.head_count", 1, kMaxHeads).error();

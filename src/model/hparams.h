@@ -10,7 +10,7 @@
 #include "device/ops/delta_net.h"
 #include "gguf/gguf.h"
 #include "kernels/kernels.h"
-#include "kernels/rope.h"
+#include "model/rope.h"
 
 namespace strata::model {
 
@@ -38,6 +38,8 @@ struct HParams {
   int key_dim = 0;  // of one query or key head
   int value_dim = 0;
   kernels::RopeScaling rope;
+  bool longrope = false;      // a table of factors divides rope's frequencies: rope_factors_short,
+  bool long_context = false;  // or rope_factors_long, where sequences may be longer than rope.original_context
   bool rope_interleaved = false;
   float attn_scale = 0;          // of the products of queries and keys
   std::vector<int64_t> windows;  // [n_layers] sliding window, 0 for full attention
@@ -61,7 +63,9 @@ struct HParams {
 // The keys of one architecture, and of all models. Errors name file, key, value and what is allowed.
 class Keys {
  public:
-  explicit Keys(const gguf::Model& model, std::string prefix) : model_(model), prefix_(std::move(prefix) + ".") {}
+  // `rope`: what is wanted other than the file says; null: nothing. Outlives this.
+  explicit Keys(const gguf::Model& model, std::string prefix, const RopeOverrides* rope = nullptr)
+      : model_(model), prefix_(std::move(prefix) + "."), rope_(rope) {}
 
   Result<int64_t> require_int(std::string_view name, int64_t min, int64_t max) const;
   Result<int64_t> int_or(std::string_view name, int64_t fallback, int64_t min, int64_t max) const;
@@ -75,6 +79,7 @@ class Keys {
   Result<std::vector<bool>> layer_flags(std::string_view name, int n_layers) const;
 
   const gguf::Model& model() const { return model_; }
+  const RopeOverrides* rope() const { return rope_; }
   std::string full(std::string_view name) const { return prefix_ + std::string(name); }
 
  private:
@@ -83,6 +88,7 @@ class Keys {
 
   const gguf::Model& model_;
   std::string prefix_;
+  const RopeOverrides* rope_;
 };
 
 // What the keys that all architectures share mean in one of them.

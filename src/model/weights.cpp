@@ -110,14 +110,19 @@ Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_
   return device::Weight{place.memory, place.offset, t->type, n, cols, t->row_bytes, rounding(t->type)};
 }
 
-Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int64_t cols, int64_t rows) {
+Result<std::vector<float>> WeightLoader::values(const std::string& name, int64_t cols, int64_t rows) {
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
-  std::vector<std::byte> bytes(measures() ? 0 : t->bytes);
+  std::vector<float> values(t->n_elements, 1.0f);
+  if (measures()) return values;
+  std::vector<std::byte> bytes(t->bytes);
   RETURN_IF_ERROR(model_.read(*t, 0, bytes));
-  std::vector<float> values(t->n_elements);
-  if (!measures())
-    quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
-  return constant(name, values);
+  quant::info(t->type).decode(reinterpret_cast<const uint8_t*>(bytes.data()), values.data(), values.size());
+  return values;
+}
+
+Result<device::In<float>> WeightLoader::float_rows(const std::string& name, int64_t cols, int64_t rows) {
+  ASSIGN_OR_RETURN(const std::vector<float> read, values(name, cols, rows));
+  return constant(name, read);
 }
 
 Result<device::In<float>> WeightLoader::optional_vector(const std::string& name, int64_t n) {

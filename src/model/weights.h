@@ -38,6 +38,8 @@ class WeightLoader {
   Result<device::In<float>> vector(const std::string& name, int64_t n) { return float_rows(name, n, 1); }
   // rows x cols values as float32, packed.
   Result<device::In<float>> float_rows(const std::string& name, int64_t cols, int64_t rows);
+  // The same on the host; measuring, ones.
+  Result<std::vector<float>> values(const std::string& name, int64_t cols, int64_t rows = 1);
   // vector(); an empty view when the file has no such tensor.
   Result<device::In<float>> optional_vector(const std::string& name, int64_t n);
   // float32 values that the program made itself.

@@ -109,6 +109,41 @@ TEST(RopeFrequencies, YarnOfQwen3) {
   EXPECT_NEAR(rope_frequencies(s).magnitude, 2 * 1.1386294, 2e-6);
 }
 
+// Pairs 0 to 23 keep their frequency, 40 and on are stretched by 4.
+TEST(RopeFrequencies, YarnKeepsAsMuchAsItIsTold) {
+  RopeScaling s;
+  s.type = RopeScalingType::kYarn;
+  s.n_rot = 128;
+  s.base = 1e6;
+  s.factor = 4;
+  s.original_context = 32768;
+  s.ext_factor = 0.5;
+  RopeFrequencies got = rope_frequencies(s);
+  EXPECT_TRUE(frequencies_match(got, {{0, 0.625}, {23, 0.625 * plain_frequency(s, 23)},
+                                      {40, plain_frequency(s, 40) / 4}, {63, plain_frequency(s, 63) / 4}}));
+  EXPECT_NEAR(got.magnitude, 1.1386294, 1e-6);
+  s.ext_factor = 0;
+  got = rope_frequencies(s);
+  for (int p = 0; p < 64; p++) {
+    EXPECT_EQ(got.inv_freq[static_cast<size_t>(p)], static_cast<float>(plain_frequency(s, p) / 4));
+  }
+  EXPECT_EQ(got.magnitude, 1.0f);
+}
+
+// Spec: corr(beta) = n_rot * ln(C / (beta * 2 pi)) / (2 ln base), which is 23.6 for 32 turns and 39.6 for one: with the
+// bounds exchanged for 64 and 2 turns, 20.4 and 36.4.
+TEST(RopeFrequencies, YarnRampEndsWhereTheTurnsSay) {
+  RopeScaling s;
+  s.type = RopeScalingType::kYarn;
+  s.n_rot = 128;
+  s.base = 1e6;
+  s.factor = 4;
+  s.original_context = 32768;
+  s.beta_fast = 64;
+  s.beta_slow = 2;
+  expect_ramp(s, 20, 37);
+}
+
 TEST(RopeFrequencies, DivisorsDivideEachPair) {
   RopeScaling s;
   s.n_rot = 128;

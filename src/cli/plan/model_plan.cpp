@@ -91,7 +91,7 @@ Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64
 Result<ModelPlan> plan_model(const gguf::Model& model, const Settings& settings) {
   ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFast));
   ASSIGN_OR_RETURN(const model::ArchInfo* arch, model::find_architecture(model));
-  ASSIGN_OR_RETURN(const model::HParams hp, arch->read(model::Keys(model, arch->name)));
+  ASSIGN_OR_RETURN(const model::HParams hp, engine::hparams_of(model, *arch, config));
   ASSIGN_OR_RETURN(const uint64_t ram, engine::usable_ram(config));
   ASSIGN_OR_RETURN(const std::vector<DeviceRate> devices, planned_devices(settings, ram));
   std::vector<engine::PlannedDevice> planned;

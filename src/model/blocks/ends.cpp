@@ -1,6 +1,31 @@
 #include "model/blocks/ends.h"
 
+#include "base/format.h"
+
 namespace strata::model {
+namespace {
+
+constexpr float kLeastDivisor = 1e-6f;
+
+// What divides the frequency of each pair: the table of longrope, or what converters make of the scaling of Llama 3;
+// empty where the file has neither.
+Result<std::vector<float>> load_divisors(const NetworkSpec& spec) {
+  const HParams& hp = spec.hp;
+  const std::string name = !hp.longrope      ? "rope_freqs.weight"
+                           : hp.long_context ? "rope_factors_long.weight"
+                                             : "rope_factors_short.weight";
+  if (!hp.longrope && !spec.loader.has(name)) return std::vector<float>();
+  ASSIGN_OR_RETURN(std::vector<float> divisors, spec.loader.values(name, hp.rope.n_rot / 2));
+  for (const float divisor : divisors) {
+    if (divisor >= kLeastDivisor && divisor <= 1 / kLeastDivisor) continue;
+    return Error{ErrorCode::kBadInput, format("{}: tensor {} has the value {}, expected {} to {}",
+                                              spec.loader.model().path(), name, divisor, kLeastDivisor,
+                                              1 / kLeastDivisor)};
+  }
+  return divisors;
+}
+
+}  // namespace
 
 Result<EndsBlock> EndsBlock::load(const NetworkSpec& spec, bool output_required) {
   const HParams& hp = spec.hp;
@@ -18,7 +43,10 @@ Result<EndsBlock> EndsBlock::load(const NetworkSpec& spec, bool output_required)
       ASSIGN_OR_RETURN(block.output_, spec.loader.matrix("output.weight", hp.dim, hp.n_vocab));
     }
   }
-  const kernels::RopeFrequencies rope = kernels::rope_frequencies(hp.rope);
+  ASSIGN_OR_RETURN(const std::vector<float> divisors, load_divisors(spec));
+  kernels::RopeScaling scaling = hp.rope;
+  scaling.divisors = divisors;
+  const kernels::RopeFrequencies rope = kernels::rope_frequencies(scaling);
   block.rope_magnitude_ = rope.magnitude;
   ASSIGN_OR_RETURN(block.inv_freq_, spec.loader.constant("rope frequencies", rope.inv_freq));
   return block;
