@@ -201,18 +201,36 @@ while True:
 }
 
 // The bound follows from the rates around each run: 30 and 50, then 50 and 70, at 10 bytes a token.
-TEST_F(BenchScripts, DecodingFromTheDriveIsHeldAgainstTheDrive) {
-  write_file(dir_.file("rate"), "10");
-  const std::string ours = script("ours", "rate=" + dir_.file("rate") + R"(
+// A stand-in whose drive has the given rates one after another, the last for ever, and whose tokens read 10 bytes.
+std::string drive_stand_in(const std::string& rates) {
+  return "rates=" + rates + R"(
     if [ "$2" = system ]; then
-      n=$(($(cat $rate) + 20)); echo $n > $rate; echo "{\"drive\": {\"bytes_per_second\": $n}}"; exit
+      rate=$(head -n 1 $rates)
+      if [ $(wc -l < $rates) -gt 1 ]; then sed -i 1d $rates; fi
+      echo "{\"drive\": {\"bytes_per_second\": $rate}}"; exit
     fi
-    echo '{"tests": [{"tokens_per_second": {"median": 3}, "drive_bytes_per_token": 10}]}')");
+    echo '{"tests": [{"tokens_per_second": {"median": 3}, "drive_bytes_per_token": 10}]}')";
+}
+
+TEST_F(BenchScripts, DecodingFromTheDriveIsHeldAgainstTheDrive) {
+  // Between 42 and 60 the drive has changed: that round says nothing.
+  write_file(dir_.file("rates"), "38\n42\n60\n60\n");
+  const std::string ours = script("ours", drive_stand_in(dir_.file("rates")));
   const Outcome outcome = shell({STRATA_BENCH_DIR "/drive.sh", tiny_model(), "--strata", ours, "--rounds", "2"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(has(outcome, "| 1 | 0.00 | 0.0 | 4.00 | 3.00 | 75 % |")) << outcome.out;
   EXPECT_TRUE(has(outcome, "| 2 | 0.00 | 0.0 | 6.00 | 3.00 | 50 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "of the bound; 1 rounds in which the drive changed do not count")) << outcome.out;
   EXPECT_TRUE(has(outcome, "--experts direct")) << outcome.out;
+}
+
+TEST_F(BenchScripts, ADriveThatNeverSettlesEndsTheMeasurement) {
+  write_file(dir_.file("rates"), "1\n2\n4\n8\n16\n32\n64\n128\n");
+  const std::string ours = script("ours", drive_stand_in(dir_.file("rates")));
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/drive.sh", tiny_model(), "--strata", ours, "--rounds", "1"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("the drive's rate changes all the time (6 rounds, 0 of them steady)"), std::string::npos)
+      << outcome.err;
 }
 
 }  // namespace
