@@ -162,15 +162,14 @@ struct ChatTemplate::Parts {
     const Json generation = options.add_generation_prompt;
     const Json thinking = options.enable_thinking.value_or(false);
     // Later variables replace earlier ones.
-    std::vector<jinja::Variable> variables = {{"documents", &nothing}};
+    std::vector<jinja::Variable> variables = {{"documents", &nothing}, {"add_generation_prompt", &generation}};
+    if (options.enable_thinking) variables.push_back({"enable_thinking", &thinking});
     if (options.extra != nullptr) {
       for (const auto& [name, value] : options.extra->items()) variables.push_back({name, &value, true});
     }
     for (const auto& [name, value] : constants.items()) variables.push_back({name, &value});
     variables.push_back({"messages", &messages, true});
     variables.push_back({"tools", &tools, true});
-    variables.push_back({"add_generation_prompt", &generation});
-    if (options.enable_thinking) variables.push_back({"enable_thinking", &thinking});
     ASSIGN_OR_RETURN(const jinja::MarkedText text,
                      used.parsed->render(variables, {.limits = {}, .now = options.now, .is_trusted = is_known_role}));
     return segments_of(text);

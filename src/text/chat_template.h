@@ -31,7 +31,7 @@ struct Segment {
 struct ChatOptions {
   bool add_generation_prompt = true;
   std::optional<bool> enable_thinking;              // undefined in the template where absent
-  const nlohmann::ordered_json* extra = nullptr;    // more variables, an object
+  const nlohmann::ordered_json* extra = nullptr;    // more variables, an object; they win over the two above
   std::function<std::tm()> now;                     // for strftime_now; local time where empty
 };
 

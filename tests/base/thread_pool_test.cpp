@@ -156,7 +156,7 @@ TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
   EXPECT_EQ(calls, 7);
 }
 
-// Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
+// A07. Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
 // The pauses between jobs let them meet workers at every point of falling asleep.
 void rendezvous(ThreadPool& pool, int jobs) {
   Random random(2);

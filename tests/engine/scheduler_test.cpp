@@ -211,6 +211,42 @@ TEST(Scheduler, TokensDoNotDependOnHowThePromptIsCut) {
   }
 }
 
+// A11: between two chunks of a long prompt, an answer that runs gets its token.
+TEST(Scheduler, ALongPromptDoesNotStarveAnAnswer) {
+  for (const char* arch : {"qwen3moe", "qwen3next"}) {
+    EngineConfig config = small_config();
+    config.chunk = 6;  // five rows of the prompt, and the answer's
+    Fixture fixture(config, arch);
+    Recorder answer, prompt;
+    ASSERT_TRUE(fixture.submit(answer, some_ids(4, 1), greedy(40)).ok());
+    while (answer.tokens.size() < 2) ASSERT_TRUE(fixture.scheduler().step());
+    std::vector<size_t> seen;  // tokens of the answer at each chunk
+    prompt.hook = [&](Recorder& self) {
+      if (self.events.back() == 'p') seen.push_back(answer.tokens.size());
+    };
+    ASSERT_TRUE(fixture.submit(prompt, some_ids(50, 2), greedy(2)).ok());
+    fixture.run();
+    ASSERT_GE(seen.size(), 10u) << arch;
+    for (size_t i = 1; i < seen.size(); i++) EXPECT_EQ(seen[i], seen[i - 1] + 1) << arch << ", chunk " << i;
+    EXPECT_EQ(answer.tokens, Fixture(small_config(), arch).alone(some_ids(4, 1), greedy(40)).tokens) << arch;
+  }
+}
+
+// X04: nothing is shifted, also where that could not be done.
+TEST(Scheduler, AFullContextEndsTheAnswerOfARecurrentModel) {
+  Fixture fixture(small_config(), "qwen3next");
+  RequestParams endless = greedy(0);
+  endless.max_tokens.reset();
+  const Recorder r = fixture.alone(some_ids(60, 1), endless);
+  EXPECT_EQ(r.result.finish, Finish::kContextFull);
+  EXPECT_EQ(r.tokens.size(), 5u);
+  Recorder refused;
+  EXPECT_FALSE(fixture.submit(refused, some_ids(65, 1), endless).ok());
+  EXPECT_EQ(fixture.alone(some_ids(60, 1), greedy(4)).tokens, Ids(r.tokens.begin(), r.tokens.begin() + 4));
+  fixture.expect_all_given_back();
+}
+
+// X07
 TEST(Scheduler, AFullContextEndsTheAnswer) {
   Fixture fixture;
   const Ids expected = fixture.alone(some_ids(60, 1), greedy(4)).tokens;

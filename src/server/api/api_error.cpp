@@ -92,7 +92,8 @@ std::string openai_error_body(const ApiError& error) {
 }
 
 std::string anthropic_error_body(const ApiError& error) {
-  const std::string message = error.param ? *error.param + ": " + error.message : error.message;
+  const bool named = !error.param || error.message.starts_with(*error.param);
+  const std::string message = named ? error.message : *error.param + ": " + error.message;
   return dump({{"type", "error"}, {"error", {{"type", anthropic_type(error.http_status)}, {"message", message}}}});
 }
 

@@ -129,7 +129,6 @@ ApiResult<ChatPrompt> make_prompt(const ChatRequest& request, const ServedModel&
   }
   // An answer that has begun is past its reasoning.
   if (request.continues) options.enable_thinking = false;
-  if (variables.contains("enable_thinking")) options.enable_thinking.reset();
   options.extra = &variables;
   auto segments = model.chat_template->render(messages, tools.empty() ? nullptr : &tools, options);
   if (!segments.ok()) return cannot_render(segments.error(), request);

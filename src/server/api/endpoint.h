@@ -90,6 +90,9 @@ class Exchange {
   virtual void on_finish(size_t job, const engine::RequestResult& result) = 0;
   // Instead of begin() and all that follows it: the queue is full, the engine is loading or shutting down.
   virtual void refuse(const ApiError& error) = 0;
+  // After begin(), instead of what would follow: one of these calls has thrown. A stream has its end all the same, so
+  // that nobody takes it for a whole one or waits for more.
+  virtual void break_off(const ApiError& error) = 0;
 };
 
 // What HTTP knows of a request.

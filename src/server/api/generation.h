@@ -40,6 +40,7 @@ class GenerationExchange : public Exchange {
   void on_text(size_t job, std::string_view text) final;
   void on_ending(const ApiError& why) final { ending_ = why; }
   void on_finish(size_t job, const engine::RequestResult& result) final;
+  void break_off(const ApiError& error) final { on_failure(error); }
 
  protected:
   struct Answer {
@@ -61,7 +62,7 @@ class GenerationExchange : public Exchange {
   virtual void on_answer_end(size_t job) = 0;
   // All answers are.
   virtual void on_end() = 0;
-  // Instead of on_end(): one of them failed.
+  // Instead of on_end(): one of them failed. May come at any time after begin().
   virtual void on_failure(const ApiError& error) = 0;
 
   const Answer& answer(size_t job) const { return answers_[job]; }

@@ -1,16 +1,20 @@
 #include "server/api/sampling_fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/format.h"
+#include "text/sampling/dry_breakers.h"
 #include "text/stop.h"
 
 namespace strata::server {
 namespace {
 
 constexpr double kMostFloat = 1e6;
+
+constexpr int64_t kMostInt = std::numeric_limits<int32_t>::max();
 
 struct NumberField {
   const char* key;
@@ -23,12 +27,40 @@ constexpr NumberField kNumbers[] = {
     {"top_p", 0, 1, &text::SamplerParams::top_p},
     {"min_p", 0, 1, &text::SamplerParams::min_p},
     {"typical_p", 0, 1, &text::SamplerParams::typical_p},
+    {"top_n_sigma", -1, kMostFloat, &text::SamplerParams::top_n_sigma},
+    {"xtc_probability", 0, 1, &text::SamplerParams::xtc_probability},
+    {"xtc_threshold", 0, 1, &text::SamplerParams::xtc_threshold},
+    {"dynatemp_range", 0, 100, &text::SamplerParams::dynatemp_range},
+    {"dynatemp_exponent", 0, 100, &text::SamplerParams::dynatemp_exponent},
     {"repeat_penalty", 0.01, kMostFloat, &text::SamplerParams::repeat_penalty},
     {"repetition_penalty", 0.01, kMostFloat, &text::SamplerParams::repeat_penalty},
     {"frequency_penalty", -2, 2, &text::SamplerParams::frequency_penalty},
     {"presence_penalty", -2, 2, &text::SamplerParams::presence_penalty},
+    {"dry_multiplier", 0, 100, &text::SamplerParams::dry_multiplier},
+    {"dry_base", 0, 100, &text::SamplerParams::dry_base},
+    {"mirostat_tau", 0, 100, &text::SamplerParams::mirostat_tau},
+    {"mirostat_eta", 0, 100, &text::SamplerParams::mirostat_eta},
+    {"adaptive_target", -1, 1, &text::SamplerParams::adaptive_target},
+    {"adaptive_decay", 0, 0.99, &text::SamplerParams::adaptive_decay},
 };
 
+struct IntegerField {
+  const char* key;
+  int64_t least, most;
+  int32_t text::SamplerParams::*value;
+};
+
+constexpr IntegerField kIntegers[] = {
+    // Without limit by 0, as everywhere, and by -1, as some clients write it.
+    {"top_k", -1, kMostInt, &text::SamplerParams::top_k},
+    {"min_keep", 0, kMostInt, &text::SamplerParams::min_keep},
+    {"repeat_last_n", -1, kMostInt, &text::SamplerParams::repeat_last_n},
+    {"dry_allowed_length", 0, kMostInt, &text::SamplerParams::dry_allowed_length},
+    {"dry_penalty_last_n", -1, kMostInt, &text::SamplerParams::dry_penalty_last_n},
+    {"mirostat", 0, 2, &text::SamplerParams::mirostat},
+};
+
+// A value that switches the field off is what happens anyway.
 struct Refused {
   const char* key;
   const char* why;
@@ -52,7 +84,26 @@ constexpr Refused kRefused[] = {
     {"audio", "answers are text only"},
     {"web_search_options", "there is no web search; offer a tool that does it"},
     {"suffix", "text can't be filled in between a prompt and a suffix"},
+    {"truncate_prompt_tokens", kNoShift},
+    {"n_predict", "the limit of an answer is called max_tokens here"},
+    {"min_tokens", "an answer has no lower limit; ignore_eos and max_tokens give one of a certain length"},
+    {"stop_token_ids", "answers are stopped by texts; use \"stop\""},
+    {"bad_words", "tokens are kept out by their ids; use \"logit_bias\""},
+    {"allowed_token_ids", "tokens are kept out by their ids; use \"logit_bias\""},
+    {"use_beam_search", "answers are sampled"},
+    {"prompt_logprobs", "only tokens of the answer have log-probabilities"},
+    {"n_probs", "log-probabilities are asked for with \"logprobs\""},
+    {"continue_final_message", "a chat's answer is a message of its own; /v1/messages goes on from an assistant's"},
+    {"chat_template", "the template is the server's; start it with --chat-template"},
+    {"lora", "there are no adapters"},
+    {"speculative.n_max", "nothing is drafted"},
 };
+
+// false, 0, "", [] and {}.
+bool switches_off(const Json& value) {
+  return value == false || (value.is_number() && value == 0) || (value.is_string() && value == "") ||
+         (value.is_structured() && value.empty());
+}
 
 ApiResult<std::vector<text::LogitBias>> read_bias(const Fields& fields, const ServedModel& model) {
   std::vector<text::LogitBias> biases;
@@ -81,6 +132,47 @@ ApiResult<std::vector<text::LogitBias>> read_bias(const Fields& fields, const Se
   return biases;
 }
 
+// "samplers": the stages in their order, as one text or as a list of names.
+ApiStatus read_order(const Fields& fields, text::SamplerParams& sampling) {
+  const Json* given = fields.find("samplers");
+  if (given == nullptr) return {};
+  std::string names;
+  if (given->is_string()) {
+    names = *given;
+  } else if (given->is_array()) {
+    for (size_t i = 0; i < given->size(); ++i) {
+      if (!(*given)[i].is_string()) return fields.wrong_type("samplers", "a string or a list of names");
+      names += (i > 0 ? ";" : "") + (*given)[i].get<std::string>();
+    }
+  } else {
+    return fields.wrong_type("samplers", "a string or a list of names");
+  }
+  auto order = text::parse_stage_order(names);
+  if (!order.ok()) return invalid_request(format("samplers: {}", order.error().message), "samplers");
+  sampling.order = std::move(order).value();
+  return {};
+}
+
+// "dry_sequence_breakers": what ends a repetition; what usually does where it is left out.
+ApiStatus read_dry_breakers(const Fields& fields, const ServedModel& model, text::SamplerParams& sampling) {
+  ASSIGN_OR_RETURN(const Json* given, fields.array("dry_sequence_breakers"));
+  std::vector<std::string> texts = text::default_dry_breakers();
+  if (given != nullptr) texts.clear();
+  for (size_t i = 0; given != nullptr && i < given->size(); ++i) {
+    if (!(*given)[i].is_string()) {
+      const std::string name = fields.name("dry_sequence_breakers", i);
+      return invalid_request(format("{} must be a string", name), name, "invalid_type");
+    }
+    texts.push_back((*given)[i]);
+  }
+  const bool has_own = given == nullptr && sampling.dry_breakers != nullptr;
+  if (sampling.dry_multiplier == 0 || has_own) return {};  // finding them walks over the vocabulary
+  auto breakers = text::DryBreakers::create(*model.tokenizer, texts);
+  if (!breakers.ok()) return invalid_request(breakers.error().message, "dry_sequence_breakers");
+  sampling.dry_breakers = std::move(breakers).value();
+  return {};
+}
+
 // Any 64-bit number is a seed; generators take 32 bits.
 uint32_t folded(uint64_t seed) { return static_cast<uint32_t>(seed ^ (seed >> 32)); }
 
@@ -94,9 +186,12 @@ ApiResult<engine::RequestParams> read_sampling(const Fields& fields, const Serve
     ASSIGN_OR_RETURN(const std::optional<double> number, fields.number(field.key, field.least, field.most));
     if (number) params.sampling.*field.value = static_cast<float>(*number);
   }
-  // Without limit by 0, as everywhere, and by -1, as some clients write it.
-  ASSIGN_OR_RETURN(const auto top_k, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()));
-  if (top_k) params.sampling.top_k = static_cast<int32_t>(*top_k);
+  for (const IntegerField& field : kIntegers) {
+    ASSIGN_OR_RETURN(const auto integer, fields.integer(field.key, field.least, field.most));
+    if (integer) params.sampling.*field.value = static_cast<int32_t>(*integer);
+  }
+  RETURN_IF_ERROR(read_order(fields, params.sampling));
+  RETURN_IF_ERROR(read_dry_breakers(fields, model, params.sampling));
   constexpr int64_t kLeastSeed = std::numeric_limits<int64_t>::min(), kMostSeed = std::numeric_limits<int64_t>::max();
   ASSIGN_OR_RETURN(const auto seed, fields.integer("seed", kLeastSeed, kMostSeed));
   params.sampling.seed = folded(seed ? static_cast<uint64_t>(*seed) : nonce);
@@ -136,16 +231,22 @@ ApiResult<std::vector<std::string>> read_stops(const Fields& fields, std::string
 
 ApiStatus refuse_unknown_powers(const Fields& fields) {
   for (const Refused& refused : kRefused) {
-    if (fields.has(refused.key)) {
+    const Json* value = fields.find(refused.key);
+    if (value != nullptr && !switches_off(*value)) {
       return unsupported(format("{}: {}", fields.name(refused.key), refused.why), fields.name(refused.key));
     }
   }
   return {};
 }
 
-std::vector<GenerationJob> make_jobs(std::vector<int32_t> prompt, const engine::RequestParams& params, int64_t count) {
+std::vector<GenerationJob> make_jobs(std::vector<int32_t> prompt, const engine::RequestParams& params, int64_t count,
+                                     const ServedModel& model) {
+  const int64_t room = std::max<int64_t>(model.context - static_cast<int64_t>(prompt.size()), 1);
   std::vector<GenerationJob> jobs(static_cast<size_t>(count), {std::move(prompt), params});
-  for (size_t i = 0; i < jobs.size(); ++i) jobs[i].params.sampling.seed += static_cast<uint32_t>(i);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i].params.sampling.seed += static_cast<uint32_t>(i);
+    jobs[i].params.max_tokens = std::min(params.max_tokens.value_or(room), room);
+  }
   return jobs;
 }
 

@@ -261,8 +261,15 @@ void RunningCall::finish_job(size_t job, const engine::RequestResult& result) {
   complete();
 }
 
-// An exchange that threw has left its reply open.
+// An exchange that threw has left its reply open, and may throw again.
 void RunningCall::complete() {
+  if (broken_ && !gone()) {
+    try {
+      exchange_->break_off(internal_failure());
+    } catch (const std::exception& error) {
+      log_error("{} {} failed at its end: {}", endpoint_.method(), endpoint_.path(), kind_of(error));
+    }
+  }
   if (!sink_.ended() && sink_.begun()) sink_.end_stream();
   answer_error(internal_failure());
   exchange_.reset();

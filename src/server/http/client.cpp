@@ -177,15 +177,17 @@ Result<int> Client::receive(const Sink& sink, const std::atomic<bool>* stop, boo
   return static_cast<int>(parser.get().result_int());
 }
 
-void SseReader::push(std::string_view bytes, const Event& event) {
+bool SseReader::push(std::string_view bytes, const Event& event) {
   line_ += bytes;
   size_t begin = 0;
-  for (size_t end; (end = line_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+  for (size_t end; (end = line_.find('\n', std::max(begin, searched_))) != std::string::npos; begin = end + 1) {
     std::string_view line = std::string_view(line_).substr(begin, end - begin);
     if (line.ends_with('\r')) line.remove_suffix(1);
     take_line(line, event);
   }
   line_.erase(0, begin);
+  searched_ = line_.size();
+  return line_.size() + data_.size() <= kMaxEventBytes;
 }
 
 void SseReader::take_line(std::string_view line, const Event& event) {

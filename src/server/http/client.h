@@ -58,14 +58,17 @@ class Client {
 // Finds the events in a stream that comes in pieces.
 class SseReader {
  public:
+  static constexpr size_t kMaxEventBytes = 16 << 20;
   // `name` is empty where the event has none; several lines of data are one text.
   using Event = std::function<void(std::string_view name, std::string_view data)>;
-  void push(std::string_view bytes, const Event& event);
+  // False when an event, or what is none, has more than kMaxEventBytes: no more is read then.
+  bool push(std::string_view bytes, const Event& event);
 
  private:
   void take_line(std::string_view line, const Event& event);
 
-  std::string line_;  // not complete
+  std::string line_;    // not complete
+  size_t searched_ = 0;  // bytes of it that hold no end
   std::string name_, data_;
   bool has_data_ = false;
 };

@@ -48,8 +48,11 @@ RequestHead head_of(const Parser& parser, std::string id) {
   head.chunked = parser.chunked();
   const auto coding = message.find(field::transfer_encoding);
   head.unknown_coding = coding != message.end() && (message.count(field::transfer_encoding) > 1 ||
-                                                    !beast::iequals(coding->value(), "chunked"));
-  head.ambiguous = message.count(field::host) > 1 || message.count(field::content_length) > 1 ||
+                                                    !beast::iequals(coding->value(), "chunked") ||
+                                                    message.version() < 11);  // which has none
+  const auto length = message.find(field::content_length);
+  const bool is_list = length != message.end() && length->value().find(',') != std::string_view::npos;
+  head.ambiguous = is_list || message.count(field::host) > 1 || message.count(field::content_length) > 1 ||
                    (message.count(field::content_length) > 0 && message.count(field::transfer_encoding) > 0);
   head.expects_continue = message.count(field::expect) > 0;
   head.keep_alive = parser.keep_alive();
@@ -133,7 +136,7 @@ void Connection::on_head(const Error& error) {
 
 void Connection::take_head() {
   head_ = head_of(*parser_, parts_.make_id());
-  body_unread_ = head_.has_body();
+  body_unread_ = head_.has_body() || head_.ambiguous;
   const std::optional<Route> route = parts_.handler.find(head_.path());
   if (const auto refusal = check_head(head_, route, parts_.rules)) {
     refuse(*refusal);

@@ -98,6 +98,10 @@ class Answerer {
 
   // False at the end.
   bool step() {
+    if (script_.breaks && result_.answer_tokens == static_cast<int64_t>(script_.answer.size())) {
+      exchange_.break_off({.http_status = 500, .type = "server_error", .code = "internal_error", .message = "broken"});
+      return false;
+    }
     if (result_.answer_tokens == static_cast<int64_t>(script_.answer.size())) return finish(script_.end);
     const int32_t id = static_cast<unsigned char>(script_.answer[static_cast<size_t>(result_.answer_tokens++)]);
     text::Logprobs logprobs{.chosen = {id, -0.5f}, .top = {}};

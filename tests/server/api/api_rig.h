@@ -39,6 +39,7 @@ struct Script {
   Status error = {};        // for kFailed
   std::optional<ApiError> ending = {};  // why the server ended it, if it did
   int64_t kept_tokens = 0;
+  bool breaks = false;          // the reply is broken off at the end, as when it can't be made for want of memory
 };
 
 class ApiRig {

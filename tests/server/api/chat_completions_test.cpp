@@ -2,6 +2,7 @@
 // what can't be done is refused with a name.
 #include <gtest/gtest.h>
 
+#include "server/api/put_together.h"
 #include "server/api/sse_grammar.h"
 
 namespace strata::server {
@@ -30,43 +31,6 @@ Reply streamed(ApiRig& rig, Json body, const Script& script) {
   EXPECT_EQ(fault_of_chunks(reply.events, "chat.completion.chunk", with_usage), "");
   EXPECT_TRUE(reply.ended);
   return reply;
-}
-
-// The message that the deltas of a choice add up to.
-Json put_together(const Reply& reply, int index = 0) {
-  Json message = {{"content", ""}};
-  Json finish;
-  for (const Json& chunk : reply.data()) {
-    for (const Json& choice : chunk.value("choices", Json::array())) {
-      if (choice["index"] != index) continue;
-      if (!choice["finish_reason"].is_null()) finish = choice["finish_reason"];
-      for (const auto& [key, value] : choice["delta"].items()) {
-        if (key == "tool_calls") {
-          for (const Json& call : value) {
-            const Json begun = {{"name", call["function"].value("name", "")}, {"text", ""}};
-            if (call.contains("id")) message["tool_calls"].push_back(begun);
-            Json& text = message["tool_calls"].back()["text"];
-            text = text.get<std::string>() + call["function"]["arguments"].get<std::string>();
-          }
-        } else if (key != "role") {
-          message[key] = message.value(key, std::string()) + value.get<std::string>();
-        }
-      }
-    }
-  }
-  message["finish"] = finish;
-  return message;
-}
-
-Json whole_message(const Json& choice) {
-  const Json& from = choice["message"];
-  Json message = {{"content", from["content"].is_null() ? Json("") : from["content"]}};
-  if (from.contains("reasoning_content")) message["reasoning_content"] = from["reasoning_content"];
-  for (const Json& call : from.value("tool_calls", Json::array())) {
-    message["tool_calls"].push_back({{"name", call["function"]["name"]}, {"text", call["function"]["arguments"]}});
-  }
-  message["finish"] = choice["finish_reason"];
-  return message;
 }
 
 void expect_refused(ApiRig& rig, const Json& body, const std::string& param, const std::string& code = "") {
@@ -281,7 +245,9 @@ TEST(Chat, TakesTheNewerLimit) {
   ApiRig rig(kHermesTemplate);
   EXPECT_EQ(rig.ask(kPath, chat({{"max_tokens", 5}, {"max_completion_tokens", 3}})).jobs[0].params.max_tokens, 3);
   EXPECT_EQ(rig.ask(kPath, chat({{"max_completion_tokens", 4}})).jobs[0].params.max_tokens, 4);
-  EXPECT_EQ(rig.ask(kPath, chat()).jobs[0].params.max_tokens, std::nullopt);
+  // What the context leaves, where there is no limit.
+  const GenerationJob free = rig.ask(kPath, chat()).jobs[0];
+  EXPECT_EQ(free.params.max_tokens, rig.model().context - static_cast<int64_t>(free.prompt.size()));
 }
 
 // X10, X11: only a prompt that does not fit is refused, in words that agents know.
@@ -405,6 +371,12 @@ TEST(Chat, TellsTheTemplateHowToReason) {
   EXPECT_FALSE(has(prompt({{"reasoning_effort", "low"}}), "<think></think>"));
   EXPECT_TRUE(has(prompt({{"chat_template_kwargs", {{"mood", "calm"}}}}), "[mood calm]"));
   EXPECT_TRUE(has(prompt({{"chat_template_kwargs", {{"enable_thinking", false}}}}), "<think></think>"));
+  EXPECT_FALSE(has(prompt({{"reasoning_effort", "none"}, {"chat_template_kwargs", {{"enable_thinking", true}}}}),
+                   "<think></think>"));
+  EXPECT_TRUE(has(prompt(Json::object()), "<|im_start|>assistant"));
+  EXPECT_FALSE(has(prompt({{"chat_template_kwargs", {{"add_generation_prompt", false}}}}), "<|im_start|>assistant"));
+  // What the conversation is, no variable changes.
+  EXPECT_TRUE(has(prompt({{"chat_template_kwargs", {{"messages", Json::array()}}}}), "<|im_start|>user\nHi"));
 }
 
 // K10: tags in a description have no effect on what the answer is read as; T05: nor do markers in content.

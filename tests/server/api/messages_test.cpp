@@ -1,6 +1,7 @@
 // Goal: messages as clients of Anthropic send and expect them.
 #include <gtest/gtest.h>
 
+#include "server/api/put_together.h"
 #include "server/api/sse_grammar.h"
 
 namespace strata::server {
@@ -29,27 +30,6 @@ Reply streamed(ApiRig& rig, Json body, const Script& script) {
   EXPECT_EQ(fault_of_message_stream(reply.events), "");
   EXPECT_TRUE(reply.ended);
   return reply;
-}
-
-// The content that the deltas add up to, as a whole reply has it.
-Json put_together(const Reply& reply) {
-  Json content = Json::array();
-  for (const Json& event : reply.data()) {
-    if (event["type"] == "content_block_start") content.push_back(event["content_block"]);
-    if (event["type"] == "content_block_start" && content.back()["type"] == "tool_use") content.back()["input"] = "";
-    if (event["type"] == "content_block_stop" && content.back()["type"] == "tool_use") {
-      content.back()["input"] = parse(content.back()["input"].get<std::string>());
-    }
-    if (event["type"] != "content_block_delta") continue;
-    const Json& delta = event["delta"];
-    for (const auto& [key, to] : {std::pair{"text", "text"}, {"thinking", "thinking"}, {"signature", "signature"},
-                                  {"partial_json", "input"}}) {
-      if (delta.contains(key)) {
-        content.back()[to] = content.back()[to].get<std::string>() + delta[key].get<std::string>();
-      }
-    }
-  }
-  return content;
 }
 
 TEST(Messages, AnswersWhole) {
@@ -81,7 +61,7 @@ TEST(Messages, StreamsByTheGrammar) {
     EXPECT_EQ(whole.body["content"][0]["thinking"], "hm");
     EXPECT_EQ(whole.body["content"][2]["input"], parse(R"({"city": "Paris"})"));
     const Reply stream = streamed(rig, body, script);
-    EXPECT_EQ(put_together(stream), whole.body["content"]);
+    EXPECT_EQ(put_blocks_together(stream), whole.body["content"]);
     EXPECT_EQ(stream.events[0].name, "message_start");
     EXPECT_EQ(stream.events[1].name, "ping");
     const Json delta = stream.data()[stream.events.size() - 2];

@@ -189,6 +189,7 @@ TEST(Timeout, EndsARequestWhereverItIs) {
 
 // P05
 TEST(Stream, IsKeptAliveInSilence) {
+  EXPECT_LT(ServiceOptions{}.keep_alive_ms + http::HttpOptions{}.tick_ms, 15'000);
   ServerOptions options;
   options.service.keep_alive_ms = 50;
   Running running({.stepping = true}, options);
@@ -200,6 +201,20 @@ TEST(Stream, IsKeptAliveInSilence) {
   const auto answer = wire.answer();
   ASSERT_TRUE(answer);
   EXPECT_TRUE(answer->body.ends_with("data: x\n\ndata: [DONE]\n\n"));
+}
+
+// P05's neighbour: one that waits for a slot hears as much.
+TEST(Stream, IsKeptAliveInTheQueue) {
+  ServerOptions options;
+  options.service.keep_alive_ms = 50;
+  Running running({.slots = 1, .stepping = true}, options);
+  Wire computed = running.connect(), queued = running.connect();
+  ASSERT_TRUE(computed.send(post("/plain", kLong)));
+  ASSERT_TRUE(soon([&] { return running.stub().submitted() == 1; }));
+  ASSERT_TRUE(queued.send(post("/plain", kLongStream)));
+  EXPECT_TRUE(queued.wait_for("\r\n\r\n"));
+  EXPECT_TRUE(queued.wait_for(": still here\n\n"));
+  EXPECT_EQ(running.stub().started(), 0);
 }
 
 TEST(Failure, OfTheGeneratorEndsTheRequestAlone) {
@@ -219,7 +234,7 @@ TEST(Failure, OfAnApiIsA500AndNoMore) {
   ASSERT_TRUE(stream.send(post("/plain", R"({"throw":true,"stream":true,"tokens":1000000})")));
   const auto cut = stream.answer();
   ASSERT_TRUE(cut);
-  EXPECT_EQ(cut->body, "");
+  EXPECT_EQ(cut->body, "event: error\ndata: internal_error\n\ndata: [DONE]\n\n");  // P01: an end, and which
   EXPECT_EQ(running.server->under_way(), 0);
   EXPECT_EQ(running.ask(post("/plain", "{}")).status, 200);
 }

@@ -51,6 +51,12 @@ class PlainExchange final : public Exchange {
     sink_.end_stream();
   }
   void refuse(const ApiError& error) override { sink_.error(error, openai_error_body(error)); }
+  void break_off(const ApiError& error) override {
+    if (!stream_) return refuse(error);
+    sink_.event("error", error.code);
+    sink_.event("", "[DONE]");
+    sink_.end_stream();
+  }
 
  private:
   ReplySink& sink_;
@@ -80,6 +86,7 @@ class Answered final : public Exchange {
   void on_text(size_t, std::string_view) override {}
   void on_finish(size_t, const engine::RequestResult&) override {}
   void refuse(const ApiError&) override {}
+  void break_off(const ApiError&) override {}
 };
 
 class Things final : public Endpoint {

@@ -11,6 +11,7 @@ class Answered final : public Exchange {
   void on_text(size_t, std::string_view) override {}
   void on_finish(size_t, const engine::RequestResult&) override {}
   void refuse(const ApiError&) override {}
+  void break_off(const ApiError&) override {}
 };
 
 inline std::unique_ptr<Exchange> answered(ReplySink& sink, std::string body) {

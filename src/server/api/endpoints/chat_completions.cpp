@@ -166,7 +166,7 @@ class ChatCompletions final : public Endpoint {
     RETURN_IF_ERROR(check_room(prompt.ids.size(), model, "messages"));
     params.shown_tokens = shown_tokens(prompt.style, *model.tokenizer);
     const bool with_logprobs = params.n_logprobs.has_value();
-    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, count.value_or(1)),
+    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, count.value_or(1), model),
                           .jobs_per_prompt = static_cast<size_t>(count.value_or(1)),
                           .style = prompt.style,
                           .tools = ToolSet(chat.tools),

@@ -1,4 +1,6 @@
 // POST /v1/completions: text goes on, without a chat template.
+#include <algorithm>
+
 #include "base/format.h"
 #include "server/api/endpoints/endpoints.h"
 #include "server/api/generation.h"
@@ -6,26 +8,42 @@
 #include "server/api/openai_reply.h"
 #include "server/api/sampling_fields.h"
 #include "server/api/text_limit.h"
+#include "text/utf8.h"
 
 namespace strata::server {
 namespace {
 
-// {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of a part of the answer that begins at `offset`.
+// A token's text, where it is text: pieces of characters are all alike in JSON, so they are written as OpenAI's API
+// has them, "bytes:\xe6\x97".
+std::string token_text(const text::Tokenizer& tokenizer, int32_t id) {
+  std::string piece = tokenizer.piece(id, true);
+  if (text::is_valid_utf8(piece)) return piece;
+  std::string text = "bytes:";
+  for (const char byte : piece) text += format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+size_t characters_begun(std::string_view piece) {
+  return static_cast<size_t>(std::count_if(piece.begin(), piece.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
+  }));
+}
+
+// {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of the next part of the answer.
 class CompletionLogprobs {
  public:
   Json take(const std::vector<text::Logprobs>& logprobs, const text::Tokenizer& tokenizer) {
     Json tokens = Json::array(), chosen = Json::array(), top = Json::array(), offsets = Json::array();
     for (const text::Logprobs& entry : logprobs) {
-      const std::string piece = tokenizer.piece(entry.chosen.id, true);
-      tokens.push_back(piece);
+      tokens.push_back(token_text(tokenizer, entry.chosen.id));
       chosen.push_back(finite_logprob(entry.chosen.logprob));
       Json best = Json::object();
       for (const text::TokenLogprob& other : entry.top) {
-        best[tokenizer.piece(other.id, true)] = finite_logprob(other.logprob);
+        best[token_text(tokenizer, other.id)] = finite_logprob(other.logprob);
       }
       top.push_back(std::move(best));
       offsets.push_back(offset_);
-      offset_ += piece.size();
+      offset_ += characters_begun(tokenizer.piece(entry.chosen.id, true));
     }
     return {{"tokens", std::move(tokens)},
             {"token_logprobs", std::move(chosen)},
@@ -34,7 +52,7 @@ class CompletionLogprobs {
   }
 
  private:
-  size_t offset_ = 0;  // bytes
+  size_t offset_ = 0;  // characters
 };
 
 class CompletionExchange final : public GenerationExchange {
@@ -189,7 +207,9 @@ class Completions final : public Endpoint {
     ASSIGN_OR_RETURN(Prompts prompts, read_prompts(fields, count, model));
     Generation generation{.jobs_per_prompt = static_cast<size_t>(count), .nonce = call.nonce};
     for (auto& prompt : prompts) {
-      for (GenerationJob& job : make_jobs(std::move(prompt), params, count)) generation.jobs.push_back(std::move(job));
+      for (GenerationJob& job : make_jobs(std::move(prompt), params, count, model)) {
+        generation.jobs.push_back(std::move(job));
+      }
     }
     return std::unique_ptr<Exchange>(std::make_unique<CompletionExchange>(
         std::move(generation), std::move(reply), params.n_logprobs.has_value(), model, sink));

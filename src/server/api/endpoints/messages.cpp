@@ -212,7 +212,7 @@ class Messages final : public Endpoint {
     MessageFields reply{.streamed = streamed.value_or(false),
                         .id = make_id("msg_", call.nonce, 0),
                         .stops = params.stops};
-    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, 1),
+    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, 1, model),
                           .style = prompt.style,
                           .tools = offered,
                           .call_prefix = "toolu_",

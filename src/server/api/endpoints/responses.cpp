@@ -1,5 +1,6 @@
 // POST /v1/responses, without memory: the client sends the whole conversation each time.
 #include <limits>
+#include <map>
 
 #include "base/format.h"
 #include "server/api/endpoints/endpoints.h"
@@ -56,7 +57,7 @@ class ResponseExchange final : public GenerationExchange {
     const std::string text = whole ? part(index).text : "";
     if (part(index).kind == AnswerPart::kReasoning) return {{"type", "reasoning_text"}, {"text", text}};
     Json out = {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
-    if (whole && index == last_text_) out["logprobs"] = logprobs_;
+    if (const auto known = logprobs_.find(index); whole && known != logprobs_.end()) out["logprobs"] = known->second;
     return out;
   }
 
@@ -105,20 +106,27 @@ class ResponseExchange final : public GenerationExchange {
   }
 
   void on_pieces(size_t, const std::vector<AnswerPiece>& pieces, const std::vector<text::Logprobs>& found) override {
-    Json logprobs = fields_.with_logprobs ? logprobs_json(found, *model().tokenizer) : Json::array();
+    if (fields_.with_logprobs) append(waiting_logprobs_, logprobs_json(found, *model().tokenizer));
     for (const AnswerPiece& piece : pieces) {
-      if (part(piece.part).kind == AnswerPart::kText) last_text_ = piece.part;
-    }
-    for (const Json& entry : logprobs) logprobs_.push_back(entry);
-    if (!fields_.streamed) return;
-    for (const AnswerPiece& piece : pieces) {
-      if (piece.is_new) {
-        close_item();
-        open_item(piece.part);
+      Json logprobs = Json::array();
+      if (piece.event.kind == AnswerEvent::kText) {
+        logprobs = std::exchange(waiting_logprobs_, Json::array());
+        append(logprobs_.try_emplace(piece.part, Json::array()).first->second, logprobs);
       }
-      send_delta(piece, logprobs);
-      if (piece.event.kind == AnswerEvent::kText) logprobs = Json::array();
+      if (fields_.streamed) send_piece(piece, logprobs);
     }
+    // Those of reasoning and of calls have no place in their items.
+    if (!pieces.empty()) waiting_logprobs_ = Json::array();
+  }
+
+  static void append(Json& list, const Json& more) { list.insert(list.end(), more.begin(), more.end()); }
+
+  void send_piece(const AnswerPiece& piece, const Json& logprobs) {
+    if (piece.is_new) {
+      close_item();
+      open_item(piece.part);
+    }
+    send_delta(piece, logprobs);
   }
 
   Json place(size_t index) const { return {{"item_id", item_id(index)}, {"output_index", index}}; }
@@ -204,8 +212,8 @@ class ResponseExchange final : public GenerationExchange {
 
   const ResponseFields fields_;
   std::optional<size_t> open_;  // the item that is open
-  size_t last_text_ = 0;        // the item that log-probabilities go with
-  Json logprobs_ = Json::array();
+  std::map<size_t, Json> logprobs_;          // of items of text
+  Json waiting_logprobs_ = Json::array();    // of tokens whose text is held back
   int64_t n_events_ = 0;
 };
 
@@ -276,7 +284,7 @@ class Responses final : public Endpoint {
     ASSIGN_OR_RETURN(ChatPrompt prompt, make_prompt(chat, model));
     RETURN_IF_ERROR(check_room(prompt.ids.size(), model, "input"));
     params.shown_tokens = shown_tokens(prompt.style, *model.tokenizer);
-    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, 1),
+    Generation generation{.jobs = make_jobs(std::move(prompt.ids), params, 1, model),
                           .style = prompt.style,
                           .tools = ToolSet(chat.tools),
                           .nonce = call.nonce};
