@@ -1,14 +1,14 @@
 // Goal: strata serve says where it is, answers, and ends in order; run --connect and bench serve use it.
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "cli/bench/serve_bench.h"
 #include "cli/models.h"
@@ -22,11 +22,18 @@ namespace {
 using ::testing::HasSubstr;
 
 // Runs "strata serve" with these flags, calls `use` with its URL when it is ready, then sends SIGTERM.
-Outcome serve(std::vector<std::string> flags, const std::function<void(const std::string& url)>& use) {
+Outcome serve(std::vector<std::string> flags, const std::function<void(const std::string& url)>& use,
+              std::vector<std::pair<std::string, std::string>> environment = {}) {
   TempDir dir;
   const std::string out = dir.file("out");
   std::ofstream(out).close();  // call() opens what is there
-  ProgramCall program{.args = {"serve", demo_model(), "--port=0", "--parallel=2", "--ctx=256", "--log-level=info"},
+  for (const std::string& usual : {std::string("--parallel=2"), std::string("--ctx=256")}) {
+    const std::string name = usual.substr(0, usual.find('=') + 1);
+    const auto names_it = [&](const std::string& flag) { return flag.starts_with(name); };
+    if (std::none_of(flags.begin(), flags.end(), names_it)) flags.push_back(usual);
+  }
+  ProgramCall program{.args = {"serve", demo_model(), "--port=0", "--log-level=info"},
+                      .environment = std::move(environment),
                       .out_path = out,
                       .signal = SIGTERM};
   program.args.insert(program.args.end(), flags.begin(), flags.end());
@@ -87,6 +94,117 @@ TEST(Serve, AnswersAndEndsInOrder) {
   EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("k3")));
 }
 
+server::http::ClientRequest question(const nlohmann::json& body) {
+  return {.method = "POST", .path = "/v1/completions", .body = body.dump()};
+}
+
+nlohmann::json asked(const std::string& url, const nlohmann::json& body, int status) {
+  server::http::Client client(*server::http::parse_url(url));
+  return nlohmann::json::parse(body_of(client, question(body), status), nullptr, false);
+}
+
+// X05, X07, X11: each slot has all of the context; prompt and answer fill it together and no more, and only a prompt
+// that does not fit is refused.
+TEST(Serve, KeepsToTheContextOfASlot) {
+  const Outcome outcome = serve({"--ctx=64", "--parallel=8"}, [](const std::string& url) {
+    const auto ids = [](int n) { return std::vector<int>(static_cast<size_t>(n), 300); };
+    const auto ask = [&](int n_prompt, const nlohmann::json& limit) {
+      nlohmann::json body = {{"prompt", ids(n_prompt)}, {"ignore_eos", true}};
+      if (!limit.is_null()) body["max_tokens"] = limit;
+      return asked(url, body, n_prompt > 64 ? 400 : 200);
+    };
+    for (const nlohmann::json& limit : {nlohmann::json(50), nlohmann::json(1'000'000), nlohmann::json()}) {
+      const auto full = ask(54, limit);
+      EXPECT_EQ(full["usage"]["completion_tokens"], 10) << full;
+      EXPECT_EQ(full["usage"]["total_tokens"], 64);
+      EXPECT_EQ(full["choices"][0]["finish_reason"], "length");
+      EXPECT_FALSE(full["choices"][0]["text"].get<std::string>().empty());
+    }
+    EXPECT_EQ(ask(54, 3)["usage"]["completion_tokens"], 3);
+    EXPECT_EQ(ask(64, nullptr)["usage"]["completion_tokens"], 1);
+    EXPECT_EQ(ask(65, 1)["error"]["code"], "context_length_exceeded");
+    // All slots at once.
+    std::vector<std::thread> clients;
+    std::atomic<int> whole{0};
+    for (int i = 0; i < 8; i++) {
+      clients.emplace_back([&] { whole += ask(50, nullptr)["usage"]["completion_tokens"] == 14; });
+    }
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(whole, 8);
+  });
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+}
+
+// F04: characters are the same bytes whatever the locale. W11: a key in an address is no key, and is not logged.
+TEST(Serve, SpeaksUtf8InEveryLocale) {
+  const std::string text = "\xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E\xE3\x81\xA7 \xE4\xBD\xA0\xE5\xA5\xBD \xF0\x9F\x98\x80";
+  std::vector<std::string> answers;
+  for (const char* locale : {"C", "C.UTF-8"}) {
+    const Outcome outcome = serve({"--ctx=128", "--deterministic", "--alias=" + text}, [&](const std::string& url) {
+      server::http::Client client(*server::http::parse_url(url));
+      const auto post = [&](const char* path, const nlohmann::json& body) {
+        return body_of(client, {.method = "POST", .path = path, .body = body.dump()}, 200);
+      };
+      const auto tokens = nlohmann::json::parse(post("/tokenize", {{"content", text}}));
+      EXPECT_EQ(nlohmann::json::parse(post("/detokenize", tokens))["content"], text);
+      const auto reply = nlohmann::json::parse(
+          post("/v1/completions", {{"prompt", text}, {"max_tokens", 12}, {"temperature", 0}, {"ignore_eos", true}}));
+      EXPECT_EQ(reply["model"], text);
+      answers.push_back(reply["choices"][0]["text"]);
+      body_of(client, {.path = "/v1/models?key=in-an-address"}, 200);
+    }, {{"LC_ALL", locale}, {"LANG", locale}});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("GET /v1/models 200"));
+    EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("in-an-address")));
+  }
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
+// A05: whoever stops strata run --connect stops the answer at the server, too.
+TEST(Serve, HearsThatItsClientWasStopped) {
+  const Outcome outcome = serve({"--ctx=8192"}, [](const std::string& url) {
+    const Outcome stopped = call({.args = {"run", "--connect", url, "-p", "Once upon a time", "--ignore-eos",
+                                           "--temp=0.8", "-n", "8000"},
+                                  .interrupt_after = 40});
+    EXPECT_EQ(stopped.exit_code, 1) << stopped.err;
+    EXPECT_GE(stopped.out.size(), 40u);
+    server::http::Client client(*server::http::parse_url(url));
+    const char* const kAborted = "finished_reason=\"abort\",cause=\"cancelled\"} 1\n";
+    std::string metrics;
+    for (int i = 0; i < 1000 && metrics.find(kAborted) == std::string::npos; i++) {
+      real_clock().sleep_ns(10'000'000);
+      metrics = body_of(client, {.path = "/metrics"}, 200);
+    }
+    EXPECT_THAT(metrics, HasSubstr(kAborted));
+    EXPECT_THAT(body_of(client, {.path = "/slots"}, 200), ::testing::Not(HasSubstr("\"is_processing\":true")));
+  });
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+}
+
+// What is not there is refused clearly: sessions in files (W04), downloads (W08), unloading when idle (A10), drafts
+// (A04), a web page (F05), other models (A08).
+TEST(Serve, SaysThatThereIsNone) {
+  const Outcome outcome = serve({"--ctx=64"}, [](const std::string& url) {
+    server::http::Client client(*server::http::parse_url(url));
+    for (const char* path : {"/slots/0?action=save", "/slots/0?action=restore", "/slots/0?action=erase",
+                             "/session/save",
+                             "/models", "/models/load", "/api/pull", "/api/unload", "/download", "/lora-adapters",
+                             "/completion", "/infill", "/rerank"}) {
+      EXPECT_THAT(body_of(client, {.method = "POST", .path = path, .body = R"({"filename":"../../x"})"}, 404),
+                  HasSubstr("there is nothing under")) << path;
+    }
+    for (const char* path : {"/", "/index.html", "/favicon.ico"}) {
+      EXPECT_THAT(body_of(client, {.path = path}, 404), HasSubstr("\"error\"")) << path;
+    }
+  });
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* flag : {"--slot-save-path=x", "--model-draft=x", "--draft-max=4", "--sleep-idle-seconds=1",
+                           "--hf-repo=a/b", "--model-url=http://x", "--lora=x", "--mmproj=x", "--models-dir=x"}) {
+    EXPECT_TRUE(refused(strata({"serve", demo_model(), flag}), 2, "unknown flag")) << flag;
+  }
+}
+
 TEST(Serve, RefusesWhatCannotBe) {
   const auto model = demo_model();
   EXPECT_TRUE(refused(strata({"serve", model, "--host=0.0.0.0"}), 2, "--api-key"));
@@ -124,59 +242,6 @@ TEST(ParseUrl, TakesWhatPeopleWrite) {
   }
 }
 
-// Takes one connection, reads what comes first, answers with these bytes and closes.
-class OneAnswer {
- public:
-  explicit OneAnswer(std::string answer) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::listen(listener_, 1), 0);
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-    thread_ = std::thread([this, answer = std::move(answer)] {
-      const int peer = ::accept(listener_, nullptr, nullptr);
-      char bytes[4096];
-      EXPECT_GT(::recv(peer, bytes, sizeof bytes, 0), 0);
-      EXPECT_EQ(::send(peer, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
-      ::shutdown(peer, SHUT_WR);
-      while (::recv(peer, bytes, sizeof bytes, 0) > 0) {
-      }
-      ::close(peer);
-    });
-  }
-  ~OneAnswer() {
-    thread_.join();
-    ::close(listener_);
-  }
-  const std::string& url() const { return url_; }
-
- private:
-  int listener_;
-  std::string url_;
-  std::thread thread_;
-};
-
-// What is at the other end may be no server of ours, or none at all.
-TEST(RunConnect, StrangersAreSaidToBeStrangers) {
-  const auto run = [](const std::string& answer) {
-    const OneAnswer server(answer);
-    return strata({"run", "--connect", server.url(), "-p", "x", "-n", "2"});
-  };
-  EXPECT_TRUE(refused(run(""), 1, "ended the connection before its answer was complete"));
-  EXPECT_TRUE(refused(run("hello\r\n\r\n"), 1, "not an answer of HTTP"));
-  const auto page = [](const std::string& body) {
-    return "HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
-  };
-  for (const char* body : {"<html></html>", "data: {\"choices\":5}\n\n", "data: {\n\n",
-                           "data: {\"choices\":[7],\"usage\":{\"prompt_tokens\":\"a\"}}\n\n",
-                           "data: {\"choices\":[{\"delta\":3}]}\n\n"}) {
-    EXPECT_TRUE(refused(run(page(body)), 1, "not a whole stream of OpenAI's API")) << body;
-  }
-}
-
 TEST(SseReader, FindsEventsHoweverTheyAreCut) {
   const std::string stream = ": c\n\nevent: a\ndata: 1\r\ndata: 2\n\ndata:3\n\nid: 9\n\ndata: unfinished";
   for (size_t cut = 0; cut <= stream.size(); cut++) {
@@ -188,6 +253,23 @@ TEST(SseReader, FindsEventsHoweverTheyAreCut) {
     reader.push(stream.substr(0, cut), event);
     reader.push(stream.substr(cut), event);
     EXPECT_EQ(seen, "a=1\n2;=3;") << cut;
+  }
+}
+
+// A stream without an end is given up, and finding that out takes no second look at what has come.
+TEST(SseReader, TakesNoEventWithoutAnEnd) {
+  server::http::SseReader reader;
+  const std::string piece(64 << 10, 'x');
+  size_t taken = 0;
+  while (reader.push(piece, [](std::string_view, std::string_view) {})) taken += piece.size();
+  EXPECT_EQ(taken, server::http::SseReader::kMaxEventBytes);
+  server::http::SseReader lines;  // many lines of one event
+  taken = 0;
+  while (lines.push("data: " + piece + "\n", [](std::string_view, std::string_view) {})) taken += piece.size();
+  EXPECT_LE(taken, server::http::SseReader::kMaxEventBytes);
+  server::http::SseReader ended;  // each with an end: as many as come
+  for (int i = 0; i < 1000; i++) {
+    ASSERT_TRUE(ended.push("data: " + piece + "\n\n", [](std::string_view, std::string_view) {}));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/sync.h"
+#include "cli/openai_event.h"
 
 namespace strata::cli {
 namespace {
@@ -19,7 +21,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kWords[] = {"river", "stone", "cloud", "garden", "window", "letter", "morning", "silver",
                                   "forest", "bridge", "winter", "candle", "harbor", "meadow", "lantern", "island"};
-constexpr size_t kMaxShownBody = 300;
+constexpr size_t kMaxErrorBytes = 64 << 10;
 
 // What all clients of a measurement saw.
 struct Seen {
@@ -36,19 +38,17 @@ struct Answer {
   double first_s = 0;
   std::vector<double> gaps_s;
   int64_t prompt_tokens = 0, answer_tokens = 0, pieces = 0;
-  std::string error;
+  std::optional<std::string> error;
+  bool finished = false;
 
   void take(std::string_view data) {
     const int64_t now_ns = real_clock().now_ns();
-    const Json event = Json::parse(data, nullptr, false);
-    if (!event.is_object()) return;  // [DONE]
-    if (event.contains("error")) error = event["error"].dump();
-    if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-      prompt_tokens = usage->value("prompt_tokens", int64_t{0});
-      answer_tokens = usage->value("completion_tokens", int64_t{0});
-    }
-    const auto choices = event.find("choices");
-    if (choices == event.end() || choices->empty() || choices->front().value("text", "").empty()) return;
+    const OpenAiEvent event = read_openai_event(data);
+    if (event.error) error = event.error;
+    if (event.prompt_tokens) prompt_tokens = *event.prompt_tokens;
+    if (event.answer_tokens) answer_tokens = *event.answer_tokens;
+    finished = finished || !event.finish.empty();
+    if (event.text.empty()) return;
     if (pieces++ == 0) {
       first_s = static_cast<double>(now_ns - begun_ns) * 1e-9;
     } else {
@@ -83,14 +83,21 @@ Result<Answer> ask(server::http::Client& client, const ServeBenchOptions& option
   answer.begun_ns = real_clock().now_ns();
   server::http::SseReader events;
   const Result<int> status = client.ask(request, [&](std::string_view piece) {
-    if (answer.rest.size() < kMaxShownBody) answer.rest += piece;
-    events.push(piece, [&](std::string_view, std::string_view data) { answer.take(data); });
-    return true;
+    if (answer.rest.size() < kMaxErrorBytes) answer.rest += piece;
+    return events.push(piece, [&](std::string_view, std::string_view data) { answer.take(data); });
   });
-  if (!status.ok()) return status.error();
-  if (*status != 200 || !answer.error.empty() || answer.pieces == 0) {
-    return Error{ErrorCode::kIo, format("the server answered {}: {}", *status,
-                                        printable(answer.error.empty() ? answer.rest : answer.error, kMaxShownBody))};
+  // Nothing but an event without an end makes the reader stop.
+  if (!status.ok() && status.error().code != ErrorCode::kCancelled) return status.error();
+  if (status.ok() && *status != 200) {
+    return Error{ErrorCode::kIo, format("the server answered {}: {}", *status, openai_error_text(answer.rest))};
+  }
+  if (answer.error) return Error{ErrorCode::kIo, "the server failed: " + *answer.error};
+  if (!status.ok() || !answer.finished) {
+    return Error{ErrorCode::kIo,
+                 "the server's answer is not a whole stream of OpenAI's completions; is that a server of one?"};
+  }
+  if (answer.pieces == 0) {
+    return Error{ErrorCode::kIo, "the server's answer has no text, so that there is nothing to time; give a larger -n"};
   }
   if (answer.answer_tokens == 0) answer.answer_tokens = answer.pieces;
   return answer;

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.h"
+#include "cli/chat/remote_settings.h"
 #include "cli/chat/terminal_style.h"
 #include "cli/interrupt.h"
+#include "cli/openai_event.h"
 #include "cli/streams.h"
 
 namespace strata::cli {
@@ -15,39 +17,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxErrorBytes = 64 << 10;
+constexpr const char* kNoStream =
+    "the server's answer is not a whole stream of OpenAI's API; is that a server of one?";
 
-// What the user has set, as requests name it.
-constexpr struct {
-  Key key;
-  const char* field;
-} kFields[] = {{Key::kTemp, "temperature"},       {Key::kTopP, "top_p"},
-               {Key::kTopK, "top_k"},             {Key::kMinP, "min_p"},
-               {Key::kSeed, "seed"},              {Key::kPredict, "max_tokens"},
-               {Key::kRepeatPenalty, "repeat_penalty"},
-               {Key::kPresencePenalty, "presence_penalty"},
-               {Key::kFrequencyPenalty, "frequency_penalty"}};
-
-void add_settings(const Settings& settings, Json& body) {
-  for (const auto& [key, field] : kFields) {
-    if (!settings.is_set(key) || settings.is_auto(key)) continue;
-    if (setting(key).type == SettingType::kInt) {
-      body[field] = settings.integer(key);
-    } else {
-      body[field] = settings.number(key);
-    }
-  }
-  if (settings.on(Key::kIgnoreEos)) body["ignore_eos"] = true;
-}
-
-// The text of a member that may be absent or null.
-std::string text_at(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-int64_t number_at(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it != object.end() && it->is_number_integer() ? it->get<int64_t>() : 0;
+// Statuses from which the user can't recover by asking otherwise: the server is busy, or something on the way failed.
+bool is_failure(int status) {
+  constexpr int kTimeout = 408, kTooEarly = 425, kBusy = 429;
+  return status < 400 || status >= 500 || status == kTimeout || status == kTooEarly || status == kBusy;
 }
 
 // Takes the events of a stream and brings their text to stdout.
@@ -55,27 +31,17 @@ class StreamWriter {
  public:
   StreamWriter() : terminal_(stdout_is_terminal()), styled_(stdout_is_styled()) {}
 
-  // False when stdout can't be written any more.
-  bool take(std::string_view data) {
-    const Json event = Json::parse(data, nullptr, false);
-    if (!event.is_object()) return true;  // [DONE]
-    if (event.contains("error")) error_ = event["error"].is_object() ? text_at(event["error"], "message") : "";
-    if (const auto usage = event.find("usage"); usage != event.end() && usage->is_object()) {
-      answer_.prompt_tokens = number_at(*usage, "prompt_tokens");
-      answer_.answer_tokens = number_at(*usage, "completion_tokens");
-    }
-    const auto choices = event.find("choices");
-    if (choices == event.end() || !choices->is_array() || choices->empty()) return true;
-    const Json& choice = choices->front();
-    if (!choice.is_object()) return true;
-    if (const std::string finish = text_at(choice, "finish_reason"); !finish.empty()) answer_.finish = finish;
-    const auto delta = choice.find("delta");
-    const Json& part = delta == choice.end() || !delta->is_object() ? choice : *delta;
-    write_reasoning(text_at(part, "reasoning_content"));
-    write_text(text_at(part, delta == choice.end() ? "text" : "content"));
-    return written_.ok();
+  void take(std::string_view data) {
+    const OpenAiEvent event = read_openai_event(data);
+    if (event.error) error_ = event.error;
+    if (event.prompt_tokens) answer_.prompt_tokens = *event.prompt_tokens;
+    if (event.answer_tokens) answer_.answer_tokens = *event.answer_tokens;
+    if (!event.finish.empty()) answer_.finish = event.finish;
+    write_reasoning(event.reasoning);
+    write_text(event.text);
   }
 
+  // Not ok when stdout can't be written any more.
   Status written() const { return written_; }
   const std::optional<std::string>& error() const { return error_; }
   RemoteAnswer& answer() { return answer_; }
@@ -100,13 +66,6 @@ class StreamWriter {
   std::optional<std::string> error_;
   Status written_;
 };
-
-// The server's own message in a body that is no stream.
-std::string message_of(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, false);
-  const bool known = json.is_object() && json.contains("error") && json["error"].is_object();
-  return printable(known ? text_at(json["error"], "message") : body, 500);
-}
 
 }  // namespace
 
@@ -135,32 +94,35 @@ Result<RemoteAnswer> RemoteModel::ask(const std::string& path, Json body) {
   body["model"] = "default";
   body["stream"] = true;
   body["stream_options"] = {{"include_usage", true}};
-  add_settings(settings_, body);
+  RETURN_IF_ERROR(add_remote_settings(settings_, body));
   server::http::ClientRequest request{.method = "POST", .path = path, .api_key = settings_.text(Key::kApiKey)};
   request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   StreamWriter writer;
   server::http::SseReader events;
   std::string plain;
+  bool too_long = false;
   const InterruptRequest interrupt;
   const Result<int> status = client_.ask(
       request,
       [&](std::string_view piece) {
         if (plain.size() < kMaxErrorBytes) plain += piece;
-        events.push(piece, [&](std::string_view, std::string_view data) { writer.take(data); });
-        return writer.written().ok();
+        const bool fits = events.push(piece, [&](std::string_view, std::string_view data) { writer.take(data); });
+        too_long = !fits;
+        return fits && writer.written().ok();
       },
       &interrupt.requested());
   RETURN_IF_ERROR(writer.written());
+  if (too_long) return Error{ErrorCode::kIo, kNoStream};
   if (!status.ok() && status.error().code != ErrorCode::kCancelled) return status.error();
   if (status.ok() && *status != 200) {
-    const ErrorCode code = *status >= 400 && *status < 500 ? ErrorCode::kBadInput : ErrorCode::kIo;
-    return Error{code, format("the server answered {}: {}", *status, message_of(plain))};
+    const ErrorCode code = is_failure(*status) ? ErrorCode::kIo : ErrorCode::kBadInput;
+    return Error{code, format("the server answered {}: {}", *status, openai_error_text(plain))};
   }
-  if (writer.error()) return Error{ErrorCode::kIo, "the server failed: " + printable(*writer.error(), 500)};
+  if (writer.error()) return Error{ErrorCode::kIo, "the server failed: " + *writer.error()};
   if (!status.ok()) {
     writer.answer().finish.clear();  // interrupted
   } else if (writer.answer().finish.empty()) {
-    return Error{ErrorCode::kIo, "the server's answer is not a whole stream of OpenAI's API; is that a server of one?"};
+    return Error{ErrorCode::kIo, kNoStream};
   }
   return std::move(writer.answer());
 }

@@ -6,6 +6,7 @@
 #include "cli/chat/answer_writer.h"
 #include "cli/chat/chat.h"
 #include "cli/chat/remote_model.h"
+#include "cli/chat/remote_settings.h"
 #include "cli/chat/turn_report.h"
 #include "cli/commands/commands.h"
 #include "cli/model_choice.h"
@@ -19,7 +20,7 @@ constexpr int64_t kAutoPredict = 512;
 // Places in a chat that a model with recurrent layers can go back to.
 constexpr int kChatCheckpoints = 4;
 
-Status take_words(Words words, Settings& settings) {
+Status take_model_and_prompt(Words words, Settings& settings) {
   if (words.size() > 2) {
     return Error{ErrorCode::kBadInput,
                  format("run takes a model and a prompt, but {} arguments were given; quote a prompt of several words",
@@ -35,6 +36,16 @@ Status take_words(Words words, Settings& settings) {
   }
   RETURN_IF_ERROR(give(settings, Key::kModel, words[0]));
   return words.size() == 2 ? give(settings, Key::kPrompt, words[1]) : Status();
+}
+
+bool asks_server(const Settings& settings) {
+  const std::string name = environment_name(setting(Key::kConnect));
+  return !settings.text(Key::kConnect).empty() || !environment(name.c_str()).empty();
+}
+
+Status take_words(Words words, Settings& settings) {
+  RETURN_IF_ERROR(take_model_and_prompt(words, settings));
+  return asks_server(settings) ? check_remote_flags(settings) : Status();
 }
 
 // Whether a person is there to talk, and has not asked for anything else.
@@ -146,9 +157,6 @@ Status hold_chat(const Settings& settings, engine::EngineConfig config) {
 
 // A model behind a server.
 Status ask_server(const Settings& settings) {
-  if (settings.is_set(Key::kModel)) {
-    return Error{ErrorCode::kBadInput, "--connect and a model exclude each other: the server has its own"};
-  }
   const bool chat = holds_chat(settings);
   std::string prompt;
   if (!chat) {
