@@ -1,8 +1,10 @@
 // What the indirect readers touch: derived from the block table as it is when the operation runs.
 #include <algorithm>
+#include <utility>
 
 #include "device/ops/attention.h"
 #include "device/ops/latent.h"
+#include "device/ops/sparse_attention.h"
 
 namespace strata::device {
 namespace {
@@ -44,6 +46,22 @@ void LatentAttend::footprint(RangeSink& sink) const {
     const int64_t last = rows.positions.data()[r];
     add_tokens(rows, r, last, last, kv, kv.k, kv.k_token_bytes(), true, sink);
     add_tokens(rows, r, 0, last, kv, kv.k, kv.k_token_bytes(), false, sink);
+  }
+}
+
+void SparseAttention::footprint(RangeSink& sink) const {
+  for (int64_t r = 0; r < rows.live.data()[0]; r++) {
+    const int64_t n_complete = chosen.row(r)[0];
+    const int64_t rest = (int64_t{rows.positions.data()[r]} + 1) % block;
+    const auto add = [&](int64_t entry, int64_t tokens) {
+      const size_t first = static_cast<size_t>(int64_t{chosen.row(r)[1 + entry]} * block);
+      for (const auto& [memory, token_bytes] : {std::pair(kv.k, kv.k_token_bytes()), {kv.v, kv.v_token_bytes()}}) {
+        const size_t bytes = static_cast<size_t>(tokens) * token_bytes;
+        sink.add({memory, first * token_bytes, bytes, 1, bytes, false});
+      }
+    };
+    for (int64_t e = 0; e < n_complete; e++) add(e, block);
+    if (rest > 0) add(n_complete, rest);
   }
 }
 

@@ -82,6 +82,9 @@ void add_latent_cases(device::Device& device, OpCases& cases);
 void add_recurrent_cases(device::Device& device, OpCases& cases);
 void add_expert_cases(device::Device& device, OpCases& cases);
 void add_share_cases(device::Device& device, OpCases& cases);
+void add_hyper_cases(device::Device& device, OpCases& cases);
+void add_sparse_cases(device::Device& device, OpCases& cases);
+void add_ngram_cases(device::Device& device, OpCases& cases);
 // Not among all of them, since they hold addresses: experts that lie outside the slots.
 void add_linked_cases(device::Device& device, OpCases& cases);
 void add_fetch_cases(device::Device& device, OpCases& cases);

@@ -416,6 +416,9 @@ OpCases all_op_cases(Device& device) {
   add_recurrent_cases(device, cases);
   add_expert_cases(device, cases);
   add_share_cases(device, cases);
+  add_hyper_cases(device, cases);
+  add_sparse_cases(device, cases);
+  add_ngram_cases(device, cases);
   return cases;
 }
 

@@ -73,6 +73,76 @@ class Recurrent {
   Grid<int32_t> count_, table_;
 };
 
+// The convolution with distant taps, over sequences that begin with this step or went on before it.
+class Distant {
+ public:
+  static constexpr int32_t kLong = 40;
+  explicit Distant(HostDevice& device)
+      : device_(device),
+        y_(device, kLong, kChannels, 1, 2),
+        add_(device, kLong, kChannels, 0, 0),
+        taps_(device, kChannels, kKernel, 0, 0),
+        history_(device, kSlots, kDepth * kChannels, 0, 0),
+        positions_(device, 1, kLong, 0, 0),
+        x_(device, kLong, kChannels, 0, 0),
+        count_(device, 1, 1, 0, 0),
+        table_(device, 4, 3, 0, 0) {
+    Random random(11);
+    for (const Grid<float>* grid : {&y_, &add_, &taps_, &history_, &x_}) grid->fill_normal(random);
+  }
+
+  // `position`: of the first row of each segment.
+  void step(const std::vector<Segment>& segments, const std::vector<int32_t>& position) {
+    count_.at(0, 0) = static_cast<int32_t>(segments.size());
+    for (size_t i = 0; i < segments.size(); i++) {
+      const Segment& s = segments[i];
+      table_.set_row(static_cast<int64_t>(i), {s.slot, s.first, s.rows});
+      for (int32_t r = 0; r < s.rows; r++) positions_.at(0, s.first + r) = position[i] + r;
+    }
+    const auto stream = device_.make_stream("test");
+    stream->enqueue(device::DistantConv{.y = y_, .add = add_, .taps = taps_, .history = history_,
+                                        .segments = {count_.view(), table_.view()}, .positions = positions_, .x = x_,
+                                        .kernel = kKernel, .distance = kDistance});
+    ASSERT_TRUE(stream->synchronize().ok());
+  }
+
+  std::vector<std::vector<std::byte>> results() const { return {bytes_of(*history_.memory()), bytes_of(*x_.memory())}; }
+
+ private:
+  static constexpr int64_t kChannels = 300;
+  static constexpr int kKernel = 4, kDistance = 3;
+  static constexpr int64_t kDepth = kDistance * (kKernel - 1);
+  HostDevice& device_;
+  Grid<float> y_, add_, taps_, history_;
+  Grid<int32_t> positions_;
+  Grid<float> x_;
+  Grid<int32_t> count_, table_;
+};
+
+TEST(Segments, DistantTapsOfSeveralInAStepEqualOneAtATime) {
+  HostDevice device(host_options(2));
+  Distant together(device), apart(device);
+  const std::vector<Segment> segments = {{2, 0, 15}, {0, 15, 1}, {3, 16, 24}};
+  const std::vector<int32_t> positions = {100, 4, 0};
+  together.step(segments, positions);
+  for (size_t i = 0; i < segments.size(); i++) apart.step({segments[i]}, {positions[i]});
+  EXPECT_EQ(together.results(), apart.results());
+}
+
+TEST(Segments, ASequenceWithDistantTapsCutAnywhereEqualsTheWhole) {
+  HostDevice device(host_options(2));
+  for (const int32_t position : {0, 5, 31}) {
+    Distant whole(device);
+    whole.step({{1, 0, Distant::kLong}}, {position});
+    for (int32_t cut = 1; cut < Distant::kLong; cut++) {
+      Distant parts(device);
+      parts.step({{1, 0, cut}}, {position});
+      parts.step({{1, cut, Distant::kLong - cut}}, {position + cut});
+      EXPECT_EQ(parts.results(), whole.results()) << "cut at " << cut;
+    }
+  }
+}
+
 TEST(Segments, SeveralInAStepEqualOneAtATime) {
   HostDevice device(host_options(2));
   Recurrent together(device), apart(device);

@@ -20,6 +20,13 @@ inline bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
+// The cases of all operations that CUDA devices have kernels for.
+inline OpCases cases_with_kernels(device::Device& device) {
+  OpCases cases = all_op_cases(device);
+  std::erase_if(cases, [](const auto& c) { return device::cuda::op_row(c->op()).run == nullptr; });
+  return cases;
+}
+
 class GpuRig {
  public:
   explicit GpuRig(bool deterministic = false) {

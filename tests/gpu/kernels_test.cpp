@@ -19,19 +19,19 @@ class CudaKernels : public testing::TestWithParam<bool> {
 
 TEST_P(CudaKernels, ComputeTheFormulaAndWriteNothingElse) {
   GpuRig rig(deterministic());
-  for (const auto& c : all_op_cases(rig.host())) {
+  for (const auto& c : cases_with_kernels(rig.host())) {
     for (const uint64_t seed : {1, 2}) rig.check(*c, seed, false);
   }
 }
 
 TEST_P(CudaKernels, ReplayWithOtherInputsThroughAGraph) {
   GpuRig rig(deterministic());
-  for (const auto& c : all_op_cases(rig.host())) rig.check(*c, 7, true);
+  for (const auto& c : cases_with_kernels(rig.host())) rig.check(*c, 7, true);
 }
 
 TEST_P(CudaKernels, NoLiveRowsMeansNothingIsTouched) {
   GpuRig rig(deterministic());
-  for (const auto& c : all_op_cases(rig.host())) {
+  for (const auto& c : cases_with_kernels(rig.host())) {
     // Groups are scratch of an operation that the host does not touch without rows.
     if (c->op() == device::op_index<device::ExpertFfn>()) continue;
     if (c->op() == device::op_index<device::ShareExperts>()) continue;  // tells the host so

@@ -28,6 +28,20 @@ struct OpContext {
 template <class Op>
 inline constexpr bool kHasKernels = true;
 template <>
+inline constexpr bool kHasKernels<HyperMix> = false;
+template <>
+inline constexpr bool kHasKernels<HyperAdd> = false;
+template <>
+inline constexpr bool kHasKernels<IndexAppend> = false;
+template <>
+inline constexpr bool kHasKernels<SelectBlocks> = false;
+template <>
+inline constexpr bool kHasKernels<SparseAttention> = false;
+template <>
+inline constexpr bool kHasKernels<StreamGate> = false;
+template <>
+inline constexpr bool kHasKernels<DistantConv> = false;
+template <>
 inline constexpr bool kHasKernels<HeadMatMul> = false;
 template <>
 inline constexpr bool kHasKernels<LatentAttend> = false;

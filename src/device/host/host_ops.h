@@ -26,6 +26,13 @@ void run(const DeltaConv& op, Compute& compute);
 void run(const DeltaGates& op, Compute& compute);
 void run(const DeltaNet& op, Compute& compute);
 void run(const GatedNorm& op, Compute& compute);
+void run(const HyperMix& op, Compute& compute);
+void run(const HyperAdd& op, Compute& compute);
+void run(const IndexAppend& op, Compute& compute);
+void run(const SelectBlocks& op, Compute& compute);
+void run(const SparseAttention& op, Compute& compute);
+void run(const StreamGate& op, Compute& compute);
+void run(const DistantConv& op, Compute& compute);
 void run(const HeadMatMul& op, Compute& compute);
 void run(const LatentAttend& op, Compute& compute);
 
@@ -41,6 +48,11 @@ int64_t scratch_floats(const AppendAttend& op);
 int64_t scratch_floats(const Router& op);
 int64_t scratch_floats(const ExpertFfn& op);
 int64_t scratch_floats(const DeltaNet& op);
+int64_t scratch_floats(const HyperMix& op);
+int64_t scratch_floats(const IndexAppend& op);
+int64_t scratch_floats(const SelectBlocks& op);
+int64_t scratch_floats(const SparseAttention& op);
+int64_t scratch_floats(const StreamGate& op);
 int64_t scratch_floats(const HeadMatMul& op);
 int64_t scratch_floats(const LatentAttend& op);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "device/host/attention_items.h"
 #include "device/host/host_ops.h"
 #include "kernels/rope.h"
 
@@ -50,16 +51,6 @@ namespace {
 
 // Queries computed together: as many as make the conversion of a block small beside what is computed with it.
 constexpr int64_t kTileQueries = 128;
-// Items a thread should get for all to have about as much to do. With fewer, an item is shared out by its spans.
-constexpr int64_t kItemsPerThread = 4;
-
-// The heads of a KV head are computed together, but for groups that are as large as those of a latent cache, where all
-// of them have the one: in parts, or a step of one row would give one thread all of it.
-constexpr int kBundleHeads = 16;
-int group_of(const Attention& op) { return op.n_heads / op.kv.n_kv_heads; }
-int bundle_heads(const Attention& op) { return std::min(group_of(op), kBundleHeads); }
-int bundles_of_group(const Attention& op) { return (group_of(op) + kBundleHeads - 1) / kBundleHeads; }
-int64_t n_bundles(const Attention& op) { return int64_t{op.kv.n_kv_heads} * bundles_of_group(op); }
 
 // Floats that a thread computes in, in front of the states of the spans of one (row, bundle).
 int64_t own_scratch(const Attention& op) {
@@ -76,53 +67,6 @@ int64_t max_spans(const Attention& op) {
                                                        kernels::kAttentionSpan - 1 + op.window - 1));
 }
 
-int64_t first_visible(const Attention& op, int64_t position) {
-  return op.window > 0 ? std::max<int64_t>(0, position - op.window + 1) : 0;
-}
-
-// A bundle of the heads of rows [row, row + n_rows), which are of one sequence at consecutive positions.
-kernels::AttentionArgs args_of(const Attention& op, int64_t row, int64_t n_rows, int64_t bundle, float* scratch) {
-  const int64_t kv_head = bundle / bundles_of_group(op);
-  const int first = static_cast<int>(bundle % bundles_of_group(op)) * kBundleHeads;  // of the heads of the KV head
-  const int64_t head = kv_head * group_of(op) + first;
-  kernels::AttentionArgs args{};
-  args.q = op.q.row(row) + head * op.q_head_stride;
-  args.q_row_stride = op.q.stride;
-  args.q_stride = op.q_head_stride;
-  args.n_rows = static_cast<int>(n_rows);
-  args.n_q = std::min(bundle_heads(op), group_of(op) - first);
-  args.head_dim = op.kv.key_dim;
-  args.value_dim = op.kv.value_dim;
-  args.type = op.kv.type;
-  args.k = reinterpret_cast<const uint8_t*>(op.kv.k->address());
-  args.v = reinterpret_cast<const uint8_t*>(op.kv.v->address());
-  args.k_token_bytes = op.kv.k_token_bytes();
-  args.v_token_bytes = op.kv.v_token_bytes();
-  args.k_head_offset = kernels::kv_bytes(op.kv.type, kv_head * op.kv.key_dim);
-  args.v_head_offset = kernels::kv_bytes(op.kv.type, kv_head * op.kv.value_dim);
-  args.block_table = op.rows.block_table.row(op.rows.slots.data()[row]);
-  args.block_tokens = op.kv.block_tokens;
-  args.position = op.rows.positions.data()[row];
-  args.window = op.window;
-  args.scale = op.scale;
-  args.sinks = op.sinks.empty() ? nullptr : op.sinks.data() + head;
-  args.out = op.y.row(row) + head * op.kv.value_dim;
-  args.out_row_stride = op.y.stride;
-  args.out_stride = op.kv.value_dim;
-  args.scratch = scratch;
-  return args;
-}
-
-void apply_gates(const Attention& op, const kernels::AttentionArgs& args, const kernels::Kernels& kernel) {
-  if (!op.gated) return;
-  for (int r = 0; r < args.n_rows; r++) {
-    for (int h = 0; h < args.n_q; h++) {
-      const float* gate = args.q + r * args.q_row_stride + h * args.q_stride + op.kv.key_dim;
-      kernel.sigmoid_mul(args.out + r * args.out_row_stride + h * args.out_stride, gate, op.kv.value_dim);
-    }
-  }
-}
-
 // How many rows from `row` on, of at most `limit`, follow one another in one sequence.
 int64_t run_length(const RowMap& rows, int64_t row, int64_t limit) {
   const int32_t* slots = rows.slots.data() + row;
@@ -130,16 +74,6 @@ int64_t run_length(const RowMap& rows, int64_t row, int64_t limit) {
   int64_t n = 1;
   while (n < limit && slots[n] == slots[0] && positions[n] == positions[0] + n) n++;
   return n;
-}
-
-// Most spans that one of the rows [begin, end) sees.
-int64_t spans_seen(const Attention& op, int64_t begin, int64_t end) {
-  int64_t most = 0;
-  for (int64_t r = begin; r < end; r++) {
-    const int64_t position = op.rows.positions.data()[r];
-    most = std::max(most, kernels::attention_spans(first_visible(op, position), position));
-  }
-  return most;
 }
 
 // A thread takes `tile_rows` rows of a bundle of heads, and computes together what belongs to one sequence. Later rows
@@ -154,47 +88,14 @@ void run_tiles(const Attention& op, int64_t live, int64_t tile_rows, Compute& co
       const int64_t end_row = std::min(live, first_row + tile_rows);
       for (int64_t row = first_row; row < end_row;) {
         const int64_t n = run_length(op.rows, row, end_row - row);
-        const kernels::AttentionArgs args = args_of(op, row, n, bundle, scratch);
+        kernels::AttentionArgs args = args_of(op, row, bundle, scratch);
+        args.n_rows = static_cast<int>(n);
         compute.kernels().attention(args);
-        apply_gates(op, args, compute.kernels());
+        if (op.gated) apply_gates(args, compute.kernels());
         row += n;
       }
     }
   });
-}
-
-// Few rows with long contexts: as many (row, bundle) items at a time as there are threads, each shared out by spans.
-// The states of an item's spans lie in the scratch of the thread of its number, behind what that computes in.
-void run_spans(const Attention& op, int64_t live, Compute& compute) {
-  const kernels::Kernels& kernel = compute.kernels();
-  const int64_t n_items = live * n_bundles(op);
-  const int64_t n_threads = compute.pool().n_threads();
-  const int64_t floats = scratch_floats(op);
-  const auto item_args = [&](int64_t item, int worker) {
-    return args_of(op, item / n_bundles(op), 1, item % n_bundles(op), compute.scratch(worker, floats));
-  };
-  const auto states = [&](int64_t area) { return compute.scratch(static_cast<int>(area), floats) + own_scratch(op); };
-  for (int64_t first = 0; first < n_items; first += n_threads) {
-    const int64_t n = std::min(n_threads, n_items - first);
-    const int64_t n_spans = spans_seen(op, first / n_bundles(op), (first + n - 1) / n_bundles(op) + 1);
-    compute.pool().for_each(n * n_spans, 1, [&](int64_t begin, int64_t end, int worker) {
-      for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t i = unit / n_spans;
-        const int64_t nth = unit % n_spans;
-        const kernels::AttentionArgs args = item_args(first + i, worker);
-        const int64_t visible = first_visible(op, args.position);
-        if (nth >= kernels::attention_spans(visible, args.position)) continue;
-        kernel.attention_span(args, visible / kernels::kAttentionSpan + nth, states(i) + nth * state_floats(op));
-      }
-    });
-    compute.pool().for_each(n, 1, [&](int64_t begin, int64_t end, int worker) {
-      for (int64_t i = begin; i < end; i++) {
-        const kernels::AttentionArgs args = item_args(first + i, worker);
-        kernel.attention_join(args, states(i), state_floats(op));
-        apply_gates(op, args, kernel);
-      }
-    });
-  }
 }
 
 }  // namespace
@@ -203,13 +104,18 @@ int64_t scratch_floats(const Attention& op) { return own_scratch(op) + max_spans
 
 void run(const Attention& op, Compute& compute) {
   const int64_t live = op.rows.live.data()[0];
-  const int64_t n_items = live * n_bundles(op);
+  const AttentionItems items{
+      live * n_bundles(op), own_scratch(op), state_floats(op), max_spans(op),
+      [&](int64_t item, float* scratch) { return args_of(op, item / n_bundles(op), item % n_bundles(op), scratch); },
+      [&](const kernels::AttentionArgs& args) {
+        if (op.gated) apply_gates(args, compute.kernels());
+      }};
   const int64_t items_wanted = kItemsPerThread * compute.pool().n_threads();
-  if (compute.pool().n_threads() > 1 && n_items < items_wanted && spans_seen(op, 0, live) > 1) {
-    return run_spans(op, live, compute);
+  if (compute.pool().n_threads() > 1 && items.n < items_wanted && items.most_spans(0, items.n) > 1) {
+    return attend_by_spans(items, compute);
   }
   const int64_t most_rows = std::max<int64_t>(1, kTileQueries / bundle_heads(op));
-  run_tiles(op, live, std::clamp<int64_t>(n_items / items_wanted, 1, most_rows), compute);
+  run_tiles(op, live, std::clamp<int64_t>(items.n / items_wanted, 1, most_rows), compute);
 }
 
 int64_t scratch_floats(const AppendAttend& op) { return scratch_floats(op.attention()); }

@@ -2,17 +2,10 @@
 #include <cmath>
 
 #include "device/host/host_ops.h"
+#include "device/host/segment.h"
 
 namespace strata::device::host {
 namespace {
-
-struct Segment {
-  int64_t slot, first, rows;
-};
-Segment segment(const SegmentMap& map, int64_t i) {
-  const int32_t* s = map.segments.row(i);
-  return {s[0], s[1], s[2]};
-}
 
 // Channels that a worker takes at once: enough to keep a vector unit busy, few enough to share out.
 constexpr int64_t kConvChannels = 256;

@@ -7,9 +7,12 @@
 #include "device/ops/attention.h"
 #include "device/ops/basic.h"
 #include "device/ops/delta_net.h"
+#include "device/ops/hyper.h"
 #include "device/ops/latent.h"
 #include "device/ops/moe.h"
+#include "device/ops/ngram.h"
 #include "device/ops/share.h"
+#include "device/ops/sparse_attention.h"
 
 namespace strata::device {
 
@@ -28,7 +31,8 @@ struct OpList {
 
 using AllOps = OpList<Embed, RmsNorm, MatMul, Project, SiluMul, AddGated, GatherRows, RopeAngles, RopeAppend, Attention,
                       AppendAttend, Router, ShareExperts, FetchExperts, ExpertFfn, Combine, DeltaConv, DeltaGates,
-                      DeltaNet, GatedNorm, HeadMatMul, LatentAttend>;
+                      DeltaNet, GatedNorm, HeadMatMul, LatentAttend, StreamGate, DistantConv, HyperMix, HyperAdd,
+                      IndexAppend, SelectBlocks, SparseAttention>;
 
 // A device's table of the operations, by op_index(): make.operator()<Op>() gives the row of one.
 template <class Make, class... Ops>

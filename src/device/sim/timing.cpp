@@ -51,6 +51,24 @@ Cost cost(const ExpertFfn& op, const Touched& touched) {
   const uint64_t weights = 3 * static_cast<uint64_t>(op.x.cols) * static_cast<uint64_t>(op.hidden.cols);
   return {.flops = 2 * pairs * weights, .bytes = touched.bytes};
 }
+Cost cost(const SparseAttention& op, const Touched& touched) { return cost(op.dense(), touched); }
+Cost cost(const HyperMix& op, const Touched& touched) {
+  const uint64_t rows = live_rows(op.live, op.x.rows);
+  const uint64_t inject = op.inject.empty() ? 0 : product_flops(op.inject, rows);
+  return {.flops = product_flops(op.down, rows) + product_flops(op.up, rows) + inject, .bytes = touched.bytes};
+}
+// The views of the next two hold the keys of all sequences; they write one for each block, and read those before a row.
+Cost cost(const IndexAppend& op, const Touched&) {
+  return {.flops = 0, .bytes = static_cast<uint64_t>(op.q.rows * (2 * op.q.cols + 3 * op.k.cols)) * sizeof(float)};
+}
+Cost cost(const SelectBlocks& op, const Touched&) {
+  uint64_t keys = 0;
+  for (uint64_t r = 0; r < live_rows(op.rows.live, op.q.rows); r++) {
+    keys += (static_cast<uint64_t>(op.rows.positions.data()[r]) + 1) / static_cast<uint64_t>(op.index.block);
+  }
+  return {.flops = 2 * keys * static_cast<uint64_t>(op.q.cols),
+          .bytes = keys * static_cast<uint64_t>(op.index.keys.cols) * sizeof(float)};
+}
 
 using CostFn = Cost (*)(const void* args, const Touched& touched);
 template <class... Ops>
