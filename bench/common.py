@@ -1,4 +1,4 @@
-"""What compare.py, startup.py and drive.py share: calls of programs, the machine, tables. Python standard library only."""
+"""What the scripts beside this one share: calls of programs, the machine, tables. Python standard library only."""
 import dataclasses
 import datetime
 import os
@@ -25,6 +25,7 @@ class Call:
     failure: str
     seconds: float
     peak_bytes: int
+    err: str = ""
 
 
 def with_joined(words, flag):
@@ -86,7 +87,7 @@ def call(command, timeout):
         out_text = out.read().decode("utf-8", "replace")
         err_text = err.read().decode("utf-8", "replace")
     failure = f"took more than {timeout} s" if status is None else end_of(status, err_text)
-    return Call(out_text, failure, seconds, usage.ru_maxrss * 1024)
+    return Call(out_text, failure, seconds, usage.ru_maxrss * 1024, err_text)
 
 
 def text_of(command):

@@ -1,11 +1,12 @@
-// Goal: bench/compare.sh, startup.sh, serve.sh and drive.sh put the right numbers into their tables and go on when a
-// rival fails. The rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh and ngram.sh put the right numbers into their tables and go on
+// when a rival fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
 #include "cli/models.h"
 #include "cli/program.h"
+#include "support/golden.h"
 
 namespace strata::test {
 namespace {
@@ -222,6 +223,25 @@ TEST_F(BenchScripts, DecodingFromTheDriveIsHeldAgainstTheDrive) {
   EXPECT_TRUE(has(outcome, "| 2 | 0.00 | 0.0 | 6.00 | 3.00 | 50 % |")) << outcome.out;
   EXPECT_TRUE(has(outcome, "of the bound; 1 rounds in which the drive changed do not count")) << outcome.out;
   EXPECT_TRUE(has(outcome, "--experts direct")) << outcome.out;
+}
+
+// Two rounds of a program that is slower from the drive, and counts 16 rows a token, of which 15 are different.
+TEST_F(BenchScripts, ATableOnTheDriveIsHeldAgainstOneInRam) {
+  const std::string ours = script("ours", R"(
+    case "$*" in
+      *"--ple-io direct"*) echo '{"tests": [{"tokens_per_second": {"median": 19}}]}'
+        printf 'tokens_forward 10\nngram_rows 160\nngram_distinct_rows 150\nngram_reads 140\n' >&2;;
+      *"--ple-io ram"*) echo '{"tests": [{"tokens_per_second": {"median": 20}}]}';;
+    esac)");
+  const std::string model = golden_path("arch/qwen4exp/model-bf16.gguf");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/ngram.sh", model, "--strata", ours, "--rounds", "2"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| 2 | 19.00 | 20.00 | 0.950 | 16.00 | 15.00 | 14.00 | 0.00 | 0.0 |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "with the table in RAM: 95.0 %.")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "--ple-io ram --experts arena")) << outcome.out;
+  const Outcome none = shell({STRATA_BENCH_DIR "/ngram.sh", tiny_model(), "--strata", ours, "--rounds", "1"});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_NE(none.err.find("has no n-gram table"), std::string::npos) << none.err;
 }
 
 TEST_F(BenchScripts, ADriveThatNeverSettlesEndsTheMeasurement) {
