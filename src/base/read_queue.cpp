@@ -182,7 +182,7 @@ void ReadQueue::start_line(Urgency urgency) {
 }
 
 void ReadQueue::start(std::unique_ptr<Read> read) {
-  options_.stats.add(Counter::kFileReads);
+  options_.stats.add(options_.n_reads);
   const uint64_t id = next_id_++;
   ring_->start({id, files_[static_cast<size_t>(read->plan.file)].get(), read->rest_offset, read->rest});
   under_way_.emplace(id, std::move(read));
@@ -201,7 +201,7 @@ void ReadQueue::take_result(RingResult result) {
     return enqueue(std::move(read));
   }
   const uint64_t end = read->rest_offset + *result.n;
-  options_.stats.add(Counter::kFileReadBytes, static_cast<int64_t>(*result.n));
+  options_.stats.add(options_.n_bytes, static_cast<int64_t>(*result.n));
   if (end >= read->plan.needed_end) return succeed(*read);
   if (end <= read->reached) {
     const Error error = cannot_read(*read, format("the file ends at {} (truncated?)", end));

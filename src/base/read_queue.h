@@ -36,9 +36,11 @@ class ReadSink {
 struct ReadQueueOptions {
   FileSystem& files;
   Clock& clock;
-  Stats& stats;  // file_reads and file_read_bytes are counted here
+  Stats& stats;
   int depth = 32;                                 // reads under way at once; 1 to kReadDepthMax
   int64_t timeout_ns = 600 * int64_t{1'000'000'000};  // of a job, from its submission
+  Counter n_reads = Counter::kFileReads;          // what the reads of the system count as
+  Counter n_bytes = Counter::kFileReadBytes;      // and their bytes
 };
 inline constexpr int kReadDepthMax = 1024;
 

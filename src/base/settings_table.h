@@ -109,8 +109,11 @@
     "Print a checksum of all experts' bytes on stderr, and compare it with that of the shared arena's loader")        \
   X(kStagePin, "stage-pin", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                   \
     "Page-lock the buffers that direct reads land in, where a device copies out of them")                             \
+  X(kPleIo, "ple-io", SettingType::kChoice, "direct", 0, 0, "", "direct|ram|mapped", kScopeEngine,                    \
+    "Where rows of a model's n-gram table are read from: direct (the file, when they are needed, past the system's "  \
+    "cache), ram (all copied there at start) or mapped (the file's pages)")                                           \
   X(kIoTimeoutS, "io-timeout-s", SettingType::kInt, "600", 1, 1048576, "s", "", kScopeEngine,                          \
-    "A read of experts that takes longer fails its request")                                                          \
+    "A read of experts or n-gram rows that takes longer fails its request")                                           \
   X(kExpertCache, "expert-cache", SettingType::kInt, "auto", 0, 1048576, "slots", "", kScopeEngine,                   \
     "Experts that lie in the device's own memory; auto is as many as fit, and none on cpu")                           \
   X(kCacheMinSlots, "cache-min-slots", SettingType::kInt, "128", 0, 1048576, "slots", "", kScopeEngine,               \

@@ -44,6 +44,11 @@ namespace strata {
   X(kLinkedRows, "linked_rows", "(token, expert) pairs computed from them")                   \
   X(kCacheSwaps, "cache_swaps", "experts that took another one's slot in a device's cache")   \
   X(kCacheSwapsUndone, "cache_swaps_undone", "such moves that failed and were undone")        \
+  X(kNgramRows, "ngram_rows", "rows of the n-gram table that tokens needed")                  \
+  X(kNgramDistinctRows, "ngram_distinct_rows", "different ones of those in their steps")      \
+  X(kNgramReads, "ngram_reads", "reads of such rows from a file")                             \
+  X(kNgramReadBytes, "ngram_read_bytes", "bytes of those reads")                              \
+  X(kNgramWaits, "ngram_waits", "times that a layer waited for such a row")                   \
   X(kTokensForward, "tokens_forward", "rows that went through the layers")                    \
   X(kSteps, "steps", "forward steps")                                                         \
   X(kGraphCaptures, "graph_captures", "graphs captured")                                      \

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "kernels/kernels.h"
+#include "model/ngram/table.h"
 #include "model/rope.h"
 
 namespace strata::engine {
@@ -49,6 +50,7 @@ struct EngineConfig {
   bool peer_copies = true;                        // between devices that reach each other; else through pinned memory
   bool stage_pin = true;                          // page-lock the buffers of direct reads
   int64_t io_timeout_s = 600;                     // of a read of experts
+  const model::TableKind* table = &model::kDirectTable;  // where rows of an n-gram table are read from
   uint64_t ram_bytes = 0;                         // RAM the plan may count on; 0: what the system says
   std::optional<uint64_t> ram_headroom_bytes;     // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it
   int chunk = 512;                                // prompt tokens computed together

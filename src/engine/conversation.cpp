@@ -6,9 +6,7 @@ namespace strata::engine {
 
 Result<Conversation> Conversation::create(Engine& engine) {
   ASSIGN_OR_RETURN(model::SequenceState sequence, engine.make_sequence());
-  const std::vector<bool>& recurrent = engine.hparams().recurrent;
-  const bool needs_marks = std::find(recurrent.begin(), recurrent.end(), true) != recurrent.end();
-  return Conversation(std::move(sequence), needs_marks);
+  return Conversation(std::move(sequence), model::keeps_fixed_state(engine.hparams()));
 }
 
 Result<int64_t> Conversation::attach(std::span<const int32_t> prompt) {

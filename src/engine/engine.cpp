@@ -120,7 +120,8 @@ model::PartOptions Engine::part_options(size_t part) const {
                      .borrowed = placed.borrowed,
                      .min_rows = config_.stream_rows.value_or(
                          experts::auto_stream_rows(hp_.route.n_experts, hp_.route.n_used))},
-          .look_ahead = reads_files()};
+          .look_ahead = reads_files(),
+          .table = {.kind = config_.table, .io_timeout_s = config_.io_timeout_s}};
 }
 
 // A device that promises the same bits for any placement computes all experts itself.
@@ -199,6 +200,9 @@ Status Engine::load_part(size_t i) {
   options.blob_bytes = request_.layout.largest_blob_bytes();
   ASSIGN_OR_RETURN(options.link_shares, link_shares(i));
   ASSIGN_OR_RETURN(part.part, model::Part::create(spec, options));
+  if (const std::string table = part.part->table_report(); !table.empty()) {
+    source_report_ += (source_report_.empty() ? "" : "\n") + table;
+  }
   return {};
 }
 
@@ -392,7 +396,9 @@ Status Engine::turn() {
   pipeline_->advance();
   const PipelinedStep* step = pipeline_->done();
   if (step == nullptr) return {};
-  for (const model::BatchRows& rows : step->batch) rows.sequence->advance(rows.n());
+  for (const model::BatchRows& rows : step->batch) {
+    if (rows.sequence->failure().ok()) rows.sequence->advance(rows.n());
+  }
   for (const EnginePart& part : parts_) {
     if (part.log) part.log->tell(step->number, routing_);
   }
@@ -434,7 +440,10 @@ Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
     std::span<const model::BatchRows> batch_;
   };
   One one(batch);
-  return steps(one, in_prompt);
+  RETURN_IF_ERROR(steps(one, in_prompt));
+  const auto failed = [](const model::BatchRows& rows) { return !rows.sequence->failure().ok(); };
+  if (!std::all_of(batch.begin(), batch.end(), failed)) return {};
+  return batch.front().sequence->failure();
 }
 
 Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
@@ -465,6 +474,7 @@ Status Engine::prefill(model::SequenceState& sequence, std::span<const int32_t> 
       return {&rows_, rows_.ids.empty() ? 0u : 1u};
     }
     Status done() override {
+      RETURN_IF_ERROR(rows_.sequence->failure());
       const size_t first = done_;
       const size_t n = std::min(max_rows_, ids_.size() - first);
       done_ += n;

@@ -31,8 +31,8 @@ class StepSource {
   // in steps on their way is continued behind those. What they refer to stays until the step is done. Empty: no step
   // follows, and next() is not called again.
   virtual std::span<const model::BatchRows> next() = 0;
-  // The oldest step on its way is done: its sequences have advanced, and its rows can be asked for logits. An error
-  // ends all steps.
+  // The oldest step on its way is done: its sequences have advanced but for those whose failure() is set, and its rows
+  // can be asked for logits. An error ends all steps.
   virtual Status done() = 0;
 };
 
@@ -65,6 +65,9 @@ class Engine {
   // sequences have advanced. kBadInput for ids outside the vocabulary, rows past the context or a sequence that is
   // lost(): nothing was computed and no sequence has changed. Any other failure happened while computing: no sequence
   // has advanced, those of recurrent models are lost() until restored.
+  //
+  // A sequence of which a row of the n-gram table cannot be read fails alone: it does not advance, and its failure() is
+  // set. Where all of the batch fail so, their first failure is the step's.
   //
   // A step of many rows may stream the experts that the device's cache lacks (--stream-rows), through slots that the
   // cache lends (--prefill-borrow). The loan lasts while prompts do: it ends before a step of single rows, unless

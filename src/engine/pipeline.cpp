@@ -36,6 +36,7 @@ void Pipeline::add(std::span<const model::BatchRows> batch, const std::vector<bo
   int64_t n_rows = 0;
   for (model::BatchRows rows : batch) {
     rows.position = rows.sequence->n_tokens() + rows_under_way(*rows.sequence);
+    rows.sequence->note_ids(rows.position, rows.ids);
     step.batch.push_back(rows);
     n_rows += rows.n();
   }

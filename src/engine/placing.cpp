@@ -51,7 +51,8 @@ model::PartOptions measured_options(const PlacingSpec& spec, const experts::Expe
       .on_host = on_host,
       .cached = cached,
       .cache_min_slots = config.cache_min_slots,
-      .stream = {}};
+      .stream = {},
+      .table = {.kind = config.table}};
   options.blob_bytes = layout.largest_blob_bytes();
   if (!on_host) options.stream.ring = experts::RingPlan::make(layout, UINT64_MAX);
   options.stream.borrowed = config.prefill_borrow && cached;

@@ -224,7 +224,17 @@ bool Scheduler::may_follow() {
   return arrivals_.empty();
 }
 
+// Requests whose sequence has failed, whatever became of the others in its steps.
+void Scheduler::end_failed() {
+  for (const auto& request : running_) {
+    if (request->finished) continue;
+    const Status& failure = request->conversation->sequence().failure();
+    if (!failure.ok()) finish(*request, Finish::kFailed, failure);
+  }
+}
+
 std::span<const model::BatchRows> Scheduler::next() {
+  end_failed();
   if (n_begun_ > 0 && !may_follow()) return {};
   Flight& flight = flights_[n_begun_ % flights_.size()];
   if (!form_step(flight)) return {};
@@ -250,6 +260,7 @@ bool Scheduler::run_steps() {
 
 Status Scheduler::done() {
   Flight& flight = flights_[n_done_ % flights_.size()];
+  end_failed();
   advance_prompts(flight);
   sample_pieces(flight);
   n_done_++;
@@ -261,6 +272,7 @@ void Scheduler::advance_prompts(Flight& flight) {
   int64_t prompt_rows = 0;
   for (const Piece& piece : flight.pieces) {
     Request& request = *piece.request;
+    if (!request.conversation->sequence().failure().ok()) continue;
     request.conversation->extended(piece.ids);
     if (!request.in_prompt()) continue;
     const int64_t rows = static_cast<int64_t>(piece.ids.size());

@@ -78,6 +78,7 @@ class Scheduler : private StepSource {
   bool run_steps();
   std::span<const model::BatchRows> next() override;
   Status done() override;
+  void end_failed();
   void advance_prompts(Flight& flight);
   void sample_pieces(const Flight& flight);
   void take_token(Request& request, std::span<const float> logits);

@@ -10,6 +10,7 @@
 #include "device/ops/delta_net.h"
 #include "gguf/gguf.h"
 #include "kernels/kernels.h"
+#include "model/ngram/ngram.h"
 #include "model/rope.h"
 
 namespace strata::model {
@@ -24,11 +25,19 @@ inline constexpr int64_t kMaxFfn = 1 << 18;
 inline constexpr int64_t kMaxVocab = 1 << 22;
 inline constexpr int64_t kMaxContext = 1 << 24;
 
+// Of sparse attention: which tokens a row attends to is chosen by an indexer with query heads and one key head.
+struct IndexerParams {
+  int n_heads = 0;
+  int key_dim = 0;
+  int64_t budget = 0;  // tokens in complete blocks that a row attends to at most; a multiple of the block
+};
+
 struct HParams {
   std::string arch;
   int n_layers = 0;  // trunk layers
   int64_t dim = 0;
   int n_streams = 1;  // parallel residual streams of dim values each
+  int64_t stream_rank = 0;  // of the gates that mix several streams
   int64_t n_vocab = 0;
   int64_t context_length = 0;  // trained context
   float eps = 0;               // of every norm
@@ -44,6 +53,8 @@ struct HParams {
   float attn_scale = 0;          // of the products of queries and keys
   std::vector<int64_t> windows;  // [n_layers] sliding window, 0 for full attention
   std::vector<bool> recurrent;   // [n_layers] a delta-net layer instead of attention
+  std::vector<int> index_blocks;  // [n_layers] see index_block(); empty: all of them attend to all tokens
+  IndexerParams indexer;          // where some layer has an index
 
   std::vector<bool> dense;       // [n_layers] one MLP instead of experts
   int64_t dense_ffn = 0;         // its width, of all dense layers; 0: there are none
@@ -52,7 +63,10 @@ struct HParams {
   int64_t shared_ffn = 0;  // 0: no shared expert
 
   device::DeltaShape delta;  // of the recurrent layers
+  NgramParams ngram;         // of the layer that reads the n-gram table, if there is one
 
+  // Tokens that share a key of the layer's index; 0: it has none.
+  int index_block(int layer) const { return index_blocks.empty() ? 0 : index_blocks[static_cast<size_t>(layer)]; }
   int64_t hidden_width() const { return n_streams * dim; }
   int n_expert_layers() const { return static_cast<int>(std::count(dense.begin(), dense.end(), false)); }
   int64_t q_width(bool gated) const { return int64_t{n_heads} * key_dim * (gated ? 2 : 1); }

@@ -14,6 +14,8 @@
 
 namespace strata::model {
 
+class NgramFeed;
+
 struct NumericOptions {
   bool deterministic = false;      // results don't depend on how prompts are cut
   bool round_activations = false;  // to 8 bits, for integer products, where weight types have them
@@ -29,6 +31,7 @@ struct StepContext {
   const StateMemory& state;
   experts::Dispatch& dispatch;
   NumericOptions numeric;
+  const NgramFeed* ngram = nullptr;  // where the part has the layer that reads the n-gram table
   bool look_ahead = false;  // tell the dispatch which experts a layer is about to use, and the next one may
 
   device::View<float> view(Act a, int64_t cols) const { return act.view(a, rows, cols); }

@@ -53,6 +53,9 @@ Result<PartBytes> Part::measure(const gguf::Model& model, const ArchInfo& arch, 
   const uint64_t inputs = StepInputs::bytes_needed(options.step, options.state);
   bytes.step = inputs + act.bytes_needed(options.step) + dispatch.device + streamed.device;
   bytes.host = inputs + dispatch.host + streamed.host;
+  if (first <= hp.ngram.layer && hp.ngram.layer < last) {
+    bytes.host += NgramFeed::bytes_needed(model, hp, options.step, *options.table.kind);
+  }
   if (!options.stream.borrowed) bytes.ring = options.stream.ring.bytes();
   if (options.on_host) {
     bytes.step += std::exchange(bytes.host, 0);
@@ -71,6 +74,14 @@ Status Part::build() {
   ASSIGN_OR_RETURN(state_,
                    StateMemory::create(spec_.device, hp, spec_.first, spec_.last, options_.state, options_.kv_type));
   ASSIGN_OR_RETURN(inputs_, StepInputs::create(spec_.device, options_.step, options_.state));
+  if (spec_.first <= hp.ngram.layer && hp.ngram.layer < spec_.last) {
+    ASSIGN_OR_RETURN(ngram_, NgramFeed::create({.model = spec_.model,
+                                                .hp = hp,
+                                                .device = spec_.device,
+                                                .stats = spec_.stats,
+                                                .limits = options_.step,
+                                                .table = options_.table}));
+  }
   network_->declare(act_);
   RETURN_IF_ERROR(act_.allocate(spec_.device, options_.step));
   if (!spec_.device.host_accessible() && spec_.last == hp.n_layers) {
@@ -135,6 +146,7 @@ StepContext Part::context(device::Stream& stream, int64_t rows, experts::Dispatc
           .state = *state_,
           .dispatch = dispatch,
           .numeric = options_.numeric,
+          .ngram = ngram_.get(),
           .look_ahead = options_.look_ahead && rows <= kLookAheadRows};
 }
 
@@ -218,6 +230,7 @@ void Part::begin(std::span<const BatchRows> batch, bool stream) {
   next_layer_ = spec_.first;
   streaming_ = stream;
   given_up_ = false;
+  if (ngram_) ngram_->begin(batch);
   inputs_->set_batch(*stream_, batch);
 }
 
@@ -264,6 +277,7 @@ void Part::head(std::span<const int32_t> rows) {
 Status Part::finish() {
   Status status = stream_->synchronize();
   if (!status.ok()) stream_->reset();
+  if (ngram_) ngram_->end();
   if (experts::StreamedDispatch* streamed = dispatch_->streamed()) {
     Status copied = streamed->end_step();
     if (status.ok()) status = std::move(copied);

@@ -11,6 +11,7 @@
 #include "device/host/compute.h"
 #include "experts/cache.h"
 #include "model/network.h"
+#include "model/ngram/feed.h"
 
 namespace strata::model {
 
@@ -35,6 +36,7 @@ struct PartOptions {
   // [n_experts + 1] of m missing experts, how many the device reads over the link (experts/link_share.h); empty: none.
   std::vector<int32_t> link_shares = {};
   bool look_ahead = false;  // steps of few rows tell the expert source what they are about to ask for
+  TableOptions table = {};  // of the n-gram table, where the part has the layer that reads it
 };
 
 // What a part is made from; all of it outlives the part.
@@ -90,7 +92,8 @@ class Part {
   bool given_up() const { return given_up_; }
   // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
   void head(std::span<const int32_t> rows);
-  // Waits for what was queued. The first failure, if there was one; the part is ready for the next step then.
+  // Waits for what was queued. The first failure, if there was one; the part is ready for the next step then. A
+  // sequence of which a row of the n-gram table could not be read has failed alone (SequenceState::failure).
   Status finish();
 
   // Whether a step of so many rows can stream.
@@ -115,6 +118,8 @@ class Part {
     const size_t n = static_cast<size_t>(logits.cols);
     return read(host_logits_->read<float>(static_cast<size_t>(i) * n * sizeof(float), n).span());
   }
+  // How it reads the n-gram table, for people; empty where it does not.
+  std::string table_report() const { return ngram_ ? ngram_->report() : std::string(); }
   // Null when no experts are cached.
   const experts::ExpertCache* cache() const { return cache_.get(); }
   experts::ExpertCache* cache() { return cache_.get(); }
@@ -156,6 +161,7 @@ class Part {
   std::unique_ptr<Network> network_;
   std::unique_ptr<StateMemory> state_;
   std::unique_ptr<StepInputs> inputs_;
+  std::unique_ptr<NgramFeed> ngram_;  // null where the part does not have that layer
   Activations act_;
   std::unique_ptr<experts::ExpertCache> cache_;
   std::unique_ptr<device::Buffer> ring_memory_;  // of a ring that is not borrowed

@@ -9,28 +9,49 @@
 namespace strata::model {
 namespace {
 
-constexpr FixedState kFixedStates[] = {FixedState::kConv, FixedState::kDelta};
+constexpr FixedState kFixedStates[] = {FixedState::kConv, FixedState::kDelta, FixedState::kIndexTail,
+                                       FixedState::kNgram};
 static_assert(std::size(kFixedStates) == static_cast<size_t>(FixedState::kCount));
 
 const char* fixed_state_name(FixedState which) {
   switch (which) {
     case FixedState::kConv: return "convolution state";
     case FixedState::kDelta: return "recurrent state";
+    case FixedState::kIndexTail: return "index tail";
+    case FixedState::kNgram: return "n-gram state";
     case FixedState::kCount: break;
   }
   return "";
+}
+
+// Keys of the index of a layer; 0: it has none.
+int64_t index_keys(const HParams& hp, int layer, const StateLimits& limits) {
+  const int block = hp.index_block(layer);
+  return block > 0 ? int64_t{limits.n_blocks()} * (kBlockTokens / block) : 0;
 }
 
 }  // namespace
 
 int64_t fixed_columns(const HParams& hp, int layer, FixedState which) {
   const bool recurrent = hp.recurrent[static_cast<size_t>(layer)];
+  const int index_block = hp.index_block(layer);
   switch (which) {
     case FixedState::kConv: return recurrent ? hp.delta.conv_state() : 0;
     case FixedState::kDelta: return recurrent ? hp.delta.state() : 0;
+    case FixedState::kIndexTail: return index_block > 0 ? int64_t{index_block - 1} * hp.indexer.key_dim : 0;
+    case FixedState::kNgram: return layer == hp.ngram.layer ? hp.ngram.state() : 0;
     case FixedState::kCount: break;
   }
   return 0;
+}
+
+bool keeps_fixed_state(const HParams& hp) {
+  for (int layer = 0; layer < hp.n_layers; layer++) {
+    for (const FixedState which : kFixedStates) {
+      if (fixed_columns(hp, layer, which) > 0) return true;
+    }
+  }
+  return false;
 }
 
 device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type) {
@@ -67,6 +88,7 @@ uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const
   uint64_t total = 0;
   for (int l = first; l < last; l++) {
     if (!hp.recurrent[static_cast<size_t>(l)]) total += attention;
+    total += static_cast<uint64_t>(index_keys(hp, l, limits) * hp.indexer.key_dim) * sizeof(float);
     for (const FixedState which : kFixedStates) {
       total += slots * static_cast<uint64_t>(fixed_columns(hp, l, which)) * sizeof(float);
     }
@@ -99,6 +121,13 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
       const size_t tokens = static_cast<size_t>(limits.n_blocks()) * kBlockTokens;
       ASSIGN_OR_RETURN(layer.kv.k, allocate(tokens * layer.kv.k_token_bytes(), "keys"));
       ASSIGN_OR_RETURN(layer.kv.v, allocate(tokens * layer.kv.v_token_bytes(), "values"));
+    }
+    if (const int64_t n_keys = index_keys(hp, l, limits); n_keys > 0) {
+      ASSIGN_OR_RETURN(device::Buffer * buffer,
+                       allocate(static_cast<size_t>(n_keys * hp.indexer.key_dim) * sizeof(float), "index keys"));
+      layer.index = {.keys = device::view_of<float>(*buffer, n_keys, hp.indexer.key_dim),
+                     .kv_block_tokens = kBlockTokens,
+                     .block = hp.index_block(l)};
     }
     memory->layers_.push_back(std::move(layer));
   }
@@ -141,6 +170,7 @@ Result<SequenceState> SequencePool::make_sequence() {
   SequenceState sequence(this, free_slots_.back());
   free_slots_.pop_back();
   sequence.blocks_.reserve(static_cast<size_t>(limits_.blocks_per_sequence()));
+  sequence.ids_.reserve(static_cast<size_t>(limits_.max_tokens));
   clear_slot(sequence.slot_);
   return sequence;
 }
@@ -160,7 +190,9 @@ SequenceState::SequenceState(SequenceState&& other) noexcept
       slot_(other.slot_),
       n_tokens_(other.n_tokens_),
       lost_(other.lost_),
+      failure_(std::move(other.failure_)),
       blocks_(std::move(other.blocks_)),
+      ids_(std::move(other.ids_)),
       checkpoints_(std::move(other.checkpoints_)) {}
 
 SequenceState::~SequenceState() {
@@ -171,6 +203,13 @@ SequenceState::~SequenceState() {
 }
 
 bool SequenceState::has_fixed_state() const { return pool_->has_fixed_state(); }
+
+void SequenceState::note_ids(int64_t position, std::span<const int32_t> ids) {
+  ASSERT(position <= std::ssize(ids_));
+  ASSERT(position + std::ssize(ids) <= pool_->limits_.max_tokens);
+  ids_.resize(static_cast<size_t>(position));
+  ids_.insert(ids_.end(), ids.begin(), ids.end());
+}
 
 Status SequenceState::check_room(int64_t n) const {
   const int64_t total = n_tokens_ + n;
@@ -229,6 +268,7 @@ Status SequenceState::restore(int checkpoint) {
     // would have dropped it.
     n_tokens_ = c.n_tokens;
     lost_ = false;
+    failure_ = {};
     drop_checkpoints_after(n_tokens_);
     release_blocks_from(n_tokens_);
     return {};
@@ -274,6 +314,7 @@ Status SequenceState::truncate(int64_t n) {
   }
   n_tokens_ = n;
   lost_ = false;
+  failure_ = {};
   release_blocks_from(n);
   return {};
 }

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -27,10 +29,14 @@ struct StateLimits {
 enum class FixedState {
   kConv,   // the last inputs of the delta net's convolution
   kDelta,  // the delta net's matrices
+  kIndexTail,  // keys of the index of sparse attention for the tokens behind the last complete block
+  kNgram,  // the last inputs of the n-gram features' convolution
   kCount,
 };
 // Floats of it that a layer keeps for one sequence; 0: none.
 int64_t fixed_columns(const HParams& hp, int layer, FixedState which);
+// Whether some layer of the model keeps any, so that sequences can go back to checkpoints only.
+bool keeps_fixed_state(const HParams& hp);
 
 // The memory that the sequences of one part take on its device, for the layers [first, last).
 class StateMemory {
@@ -51,6 +57,8 @@ class StateMemory {
   device::View<float> fixed(int layer, FixedState which) const {
     return layers_[static_cast<size_t>(layer - first_)].fixed[static_cast<size_t>(which)];
   }
+  // Of a layer with sparse attention.
+  const device::BlockIndex& index(int layer) const { return layers_[static_cast<size_t>(layer - first_)].index; }
   bool has_fixed_state() const { return has_fixed_state_; }
 
   void clear_slot(device::Stream& stream, int slot) const;
@@ -61,6 +69,7 @@ class StateMemory {
   static device::KvBlocks kv_shape(const HParams& hp, const StateLimits& limits, kernels::KvType kv_type);
   struct Layer {
     device::KvBlocks kv;
+    device::BlockIndex index;
     std::array<device::View<float>, static_cast<size_t>(FixedState::kCount)> fixed;
     std::vector<std::unique_ptr<device::Buffer>> buffers;
   };
@@ -92,6 +101,18 @@ class SequenceState {
   // restored or truncated to 0 or a checkpoint. Attention-only models lose nothing: the rows are overwritten.
   void step_failed() { lost_ = lost_ || has_fixed_state(); }
   bool lost() const { return lost_; }
+  // This sequence's part of a step failed, and that of no other: it is lost(), whatever the model, and has the error.
+  void fail(Error error) {
+    lost_ = true;
+    failure_ = std::move(error);
+  }
+  // The error, until the sequence is restored or truncated.
+  const Status& failure() const { return failure_; }
+
+  // These tokens are computed at `position` and behind: what was there is forgotten. At most max_tokens in all.
+  void note_ids(int64_t position, std::span<const int32_t> ids);
+  // The tokens that the sequence has, those of steps on their way behind them, as far as they were noted.
+  std::span<const int32_t> ids() const { return ids_; }
 
   // Remembers the state after n_tokens(); returns its id. kNoMemory when all checkpoints are in use.
   Result<int> checkpoint();
@@ -123,7 +144,9 @@ class SequenceState {
   int slot_;
   int64_t n_tokens_ = 0;
   bool lost_ = false;
+  Status failure_;
   std::vector<int32_t> blocks_;
+  std::vector<int32_t> ids_;
   std::vector<Checkpoint> checkpoints_;
 };
 

@@ -79,6 +79,12 @@ enum class Act {
   kGate,       // gate rows of the shared expert
   kUp,         // up rows of the shared expert
   kDecay,      // g and beta
+  kIndex,      // q | k of the indexer of sparse attention
+  kChosen,     // int32, the blocks that sparse attention chose
+  kStreams,    // of several residual streams: the normed ones,
+  kStreamLow,  // what their gates are made from,
+  kStreamGates,
+  kStreamAmounts,  // and how much of a block's output each takes
   kRouterLogits,
   kExpertWeights,
   kExpertIds,  // int32
@@ -86,6 +92,7 @@ enum class Act {
   kAheadIds,  // int32, a guess of the next layer's
   kShared,    // output of the shared expert
   kSharedGate,
+  kNgramRows,     // of the n-gram table, as float32
   kRope,          // cos and sin
   kArrivals,      // int32, zeros between operations
   kOutputHidden,  // rows that the head computes

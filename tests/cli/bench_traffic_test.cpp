@@ -62,6 +62,15 @@ TEST(Traffic, SeesNoMoreThanTheWindow) {
   EXPECT_EQ(traffic.step_bytes(four) - traffic.step_bytes(one), (2 * 3 + 2 * 3) * token + 3 * kEmbeddingRow);
 }
 
+// Two of eight layers attend to 4 blocks of 4 tokens and the incomplete one; a block's key has 16 values.
+TEST(Traffic, OfSparseAttentionIsItsBudgetAndItsIndex) {
+  const Traffic traffic = traffic_of("qwen4exp", KvType::kF16);
+  const uint64_t token = 2 * kKvOfToken * 2, key = 2 * 16 * kF32;
+  EXPECT_EQ(traffic.token_bytes(18) - traffic.token_bytes(3), 15 * token);
+  EXPECT_EQ(traffic.token_bytes(19) - traffic.token_bytes(18), 5 * key);  // from then on keys are compared
+  EXPECT_EQ(traffic.token_bytes(1019) - traffic.token_bytes(19), 250 * key);
+}
+
 TEST(Traffic, StateOfRecurrentLayersIsReadWhole) {
   auto model = open_model(test::golden_path("arch/qwen3next/model-bf16.gguf"));
   ASSERT_TRUE(model.ok());

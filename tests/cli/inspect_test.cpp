@@ -7,6 +7,7 @@
 #include "cli/models.h"
 #include "cli/program.h"
 #include "gguf/gguf.h"
+#include "model/model_copy.h"
 
 namespace strata::test {
 namespace {
@@ -90,6 +91,31 @@ TEST(Inspect, DescribesModelsThatItCannotRun) {
   EXPECT_EQ(json.at("experts"), inspect_json(tiny_model()).at("experts"));
   EXPECT_NE(inspect_text(model).find("runs here     no: "), std::string::npos);
   EXPECT_TRUE(refused(strata({"run", model, "x"}), 2, "architecture 'qwen9moe' is not supported"));
+}
+
+// The last layer of a model declared to be a draft block: listed with its tensors, and no part of what runs.
+TEST(Inspect, ListsDraftBlocksThatAreNotUsed) {
+  const TempDir dir;
+  ModelCopy copy("qwen3moe");
+  copy.set_u32("nextn_predict_layers", 1);
+  const uint32_t last = copy.get_u32("block_count") - 1;
+  uint64_t tensors = 0, bytes = 0;
+  for (const ModelCopy::Tensor& tensor : copy.tensors()) {
+    if (!tensor.name.starts_with("blk." + std::to_string(last) + ".")) continue;
+    tensors++;
+    bytes += tensor.data.size();
+  }
+  const std::string model = dir.file("draft.gguf");
+  const std::vector<std::byte> file = copy.bytes();
+  write_file(model, {reinterpret_cast<const char*>(file.data()), file.size()});
+  const nlohmann::json json = inspect_json(model);
+  const nlohmann::json expected = {{"first_layer", last}, {"layers", 1}, {"tensors", tensors}, {"bytes", bytes}};
+  EXPECT_EQ(json.at("draft"), expected);
+  EXPECT_EQ(json.at("runs"), true) << json.at("reason");
+  EXPECT_NE(inspect_text(model).find("\ndraft blocks (MTP), not used\n  layer " + std::to_string(last) + ": " +
+                                     std::to_string(tensors) + " tensors, "),
+            std::string::npos);
+  EXPECT_TRUE(inspect_json(tiny_model()).at("draft").is_null());
 }
 
 TEST(Inspect, MissingExpertsAreAReason) {

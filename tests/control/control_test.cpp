@@ -47,7 +47,7 @@ GoldenModel changed(const GoldenModel& golden, const TempDir& dir, const Change&
   return copy;
 }
 
-const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next", "qwen4exp"};
 
 TEST(Control, UnchangedFilesPass) {
   const TempDir dir;

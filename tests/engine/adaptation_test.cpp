@@ -92,7 +92,7 @@ TEST_P(AdaptingGolden, FullAndAbsentCachesHaveNothingToMove) {
   EXPECT_EQ(swaps_of(adapting_sim(0, 3), Cut::kChunksOf7), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AdaptingGolden, testing::Values("qwen3moe", "gpt-oss", "qwen3next"),
+INSTANTIATE_TEST_SUITE_P(All, AdaptingGolden, testing::Values("qwen3moe", "gpt-oss", "qwen3next", "qwen4exp"),
                          [](const auto& row) {
                            std::string name = row.param;
                            std::replace(name.begin(), name.end(), '-', '_');

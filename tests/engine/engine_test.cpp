@@ -24,7 +24,7 @@ using engine::Engine;
 using engine::EngineConfig;
 using testing::HasSubstr;
 
-const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next"};
+const char* const kArchs[] = {"qwen3moe", "gpt-oss", "qwen3next", "qwen4exp"};
 
 std::string model_path(const std::string& arch) { return golden_path("arch/" + arch + "/model-bf16.gguf"); }
 

@@ -155,7 +155,8 @@ GoldenModel load_arch_golden(const std::string& name) {
   const std::string folder = golden_path("arch/" + name);
   const json reference = read_json(folder + "/reference.json");
   const std::vector<float> logprobs = read_f32(folder + "/logprobs.f32");
-  GoldenModel golden{folder + "/model-bf16.gguf", 512, name == "qwen3next" || name == "qwen35moe" ? 5e-4 : 1e-4, {}};
+  const bool has_delta_net = name == "qwen3next" || name == "qwen35moe" || name == "qwen4exp";
+  GoldenModel golden{folder + "/model-bf16.gguf", 512, has_delta_net ? 5e-4 : 1e-4, {}};
   size_t row = 0;
   for (const json& s : reference["sequences"]) {
     GoldenSequence sequence;

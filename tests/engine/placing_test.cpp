@@ -70,7 +70,7 @@ PlacementRequest request_for(const std::string& arch, const EngineConfig& config
 }
 
 TEST(PlacementRequest, MeasuresWhatPartsNeed) {
-  for (const char* arch : {"qwen3moe", "gpt-oss", "qwen3next"}) {
+  for (const char* arch : {"qwen3moe", "gpt-oss", "qwen3next", "qwen4exp"}) {
     const EngineConfig config = small_config();
     const PlacementRequest host = request_for(arch, config, {{.name = "cpu", .budget_bytes = kMiB, .on_host = true}});
     ASSERT_EQ(host.parts.size(), 1u);

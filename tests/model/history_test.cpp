@@ -204,7 +204,7 @@ class Histories {
 };
 
 class RandomHistories : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, RandomHistories, testing::Values("qwen3moe", "qwen3next"),
+INSTANTIATE_TEST_SUITE_P(All, RandomHistories, testing::Values("qwen3moe", "qwen3next", "qwen4exp"),
                          [](const auto& row) { return std::string(row.param); });
 
 TEST_P(RandomHistories, SayWhatAFreshRunSays) {
@@ -215,7 +215,7 @@ TEST_P(RandomHistories, SayWhatAFreshRunSays) {
   auto engine = engine::Engine::open(**model, history_config(), stats);
   auto fresh = engine::Engine::open(**model, history_config(), fresh_stats);
   ASSERT_TRUE(engine.ok() && fresh.ok());
-  const bool recurrent = std::string_view(GetParam()) == "qwen3next";
+  const bool recurrent = std::string_view(GetParam()) != "qwen3moe";
   for (uint64_t seed = 1; seed <= 12 && !HasFailure(); seed++) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Histories(**engine, **fresh, stats, recurrent, seed).run(60);

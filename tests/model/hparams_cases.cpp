@@ -211,7 +211,7 @@ Cases qwen2moe_cases() {
   };
 }
 
-Cases qwen35moe_cases() {
+Cases section_cases() {
   return {
       missing("rope.dimension_sections"),
       changed("three sections", "rope.dimension_sections",
@@ -225,7 +225,7 @@ Cases qwen35moe_cases() {
   };
 }
 
-Cases qwen3next_cases() {
+Cases delta_net_cases() {
   return {
       missing("ssm.conv_kernel"),
       u32("conv kernel 1", "ssm.conv_kernel", 1),
@@ -263,6 +263,48 @@ Cases qwen3next_cases() {
   };
 }
 
+Cases stream_cases() {
+  return {
+      missing("hyper_connection.count"),
+      u32("no streams", "hyper_connection.count", 0),
+      u32("one stream", "hyper_connection.count", 1),
+      u32("2^32-1 streams", "hyper_connection.count", kMaxU32),
+      missing("hyper_connection.low_rank"),
+      u32("rank 0", "hyper_connection.low_rank", 0),
+      u32("a rank above the width", "hyper_connection.low_rank", 4 * 64 + 1),
+      u32("rank 2^32-1", "hyper_connection.low_rank", kMaxU32),
+  };
+}
+
+Cases indexer_cases() {
+  const std::string key = "attention.compress_ratios";
+  const auto ratios = [&](const std::string& name, const std::vector<int32_t>& values) {
+    return changed(name, key, [key, values](ModelCopy& m) { m.set_i32s(key, values); });
+  };
+  return {
+      missing(key),
+      u32("ratios that are no array", key, 4),
+      ratios("ratios that are too few", {0, 0, 0, 4, 0, 0, 0}),
+      ratios("a ratio that does not divide a block of the cache", {0, 0, 0, 3, 0, 0, 0, 4}),
+      ratios("a ratio above a block of the cache", {0, 0, 0, 64, 0, 0, 0, 4}),
+      ratios("a negative ratio", {0, 0, 0, -4, 0, 0, 0, 4}),
+      ratios("a ratio for a layer without attention", {4, 0, 0, 4, 0, 0, 0, 4}),
+      missing("attention.indexer.head_count"),
+      u32("no heads of the indexer", "attention.indexer.head_count", 0),
+      u32("2^32-1 heads of the indexer", "attention.indexer.head_count", kMaxU32),
+      missing("attention.indexer.key_length"),
+      u32("an indexer's key below the rotated values", "attention.indexer.key_length", 4),
+      u32("an indexer's key beyond the limit", "attention.indexer.key_length", 1025),
+      missing("attention.indexer.top_k"),
+      u32("a budget of 0", "attention.indexer.top_k", 0),
+      u32("a budget below a block", "attention.indexer.top_k", 3),
+      u32("a budget that blocks do not divide", "attention.indexer.top_k", 18),
+      u32("a budget beyond the limit", "attention.indexer.top_k", (1 << 17) + 4),
+      u32("a budget of 2^32-1", "attention.indexer.top_k", kMaxU32),
+      u32("two draft blocks", "nextn_predict_layers", 2),
+  };
+}
+
 }  // namespace
 
 std::vector<MetadataCase> metadata_cases(const std::string& arch) {
@@ -271,8 +313,12 @@ std::vector<MetadataCase> metadata_cases(const std::string& arch) {
   if (arch == "glm4moe") append(all, glm4moe_cases());
   if (arch == "olmoe") append(all, olmoe_cases());
   if (arch == "qwen2moe") append(all, qwen2moe_cases());
-  if (arch == "qwen35moe") append(all, qwen35moe_cases());
-  if (arch == "qwen3next" || arch == "qwen35moe") append(all, qwen3next_cases());
+  if (arch == "qwen35moe" || arch == "qwen4exp") append(all, section_cases());
+  if (arch == "qwen3next" || arch == "qwen35moe" || arch == "qwen4exp") append(all, delta_net_cases());
+  if (arch == "qwen4exp") {
+    append(all, stream_cases());
+    append(all, indexer_cases());
+  }
   return all;
 }
 

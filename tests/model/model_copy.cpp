@@ -108,6 +108,10 @@ void ModelCopy::remove(std::string_view name) {
   std::erase_if(keys_, [&](const Key& k) { return k.name == wanted; });
 }
 
+bool ModelCopy::has_key(std::string_view name) const {
+  return std::any_of(keys_.begin(), keys_.end(), [wanted = full(name)](const Key& k) { return k.name == wanted; });
+}
+
 uint32_t ModelCopy::get_u32(std::string_view name) const {
   const std::string wanted = full(name);
   for (const Key& key : keys_) {

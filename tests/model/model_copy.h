@@ -48,6 +48,7 @@ class ModelCopy {
   void set_bools(std::string_view name, const std::vector<bool>& values);
   void remove(std::string_view name);
   // The integer value of a key that is stored as u32.
+  bool has_key(std::string_view name) const;
   uint32_t get_u32(std::string_view name) const;
 
   std::vector<Tensor>& tensors() { return tensors_; }

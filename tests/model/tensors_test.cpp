@@ -35,6 +35,7 @@ class Tensors : public testing::TestWithParam<const char*> {
     const ModelCopy original(arch());
     int changed = 0;
     for (const ModelCopy::Tensor& t : original.tensors()) {
+      if (t.name == model::kNgramTable && changes_vocabulary) continue;  // may have more rows than are used
       ModelCopy copy = original;
       if (is_unused(arch(), t.name)) continue;
       if (!change(copy.tensor(t.name))) continue;

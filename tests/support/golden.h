@@ -20,6 +20,7 @@ inline constexpr const char* kGoldenArchs[] = {
     "qwen35moe",
     "qwen3moe",
     "qwen3next",
+    "qwen4exp",
 };
 
 // The whole file, or an empty vector after failing the running test.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/expert_layout.h"
+#include "model/sequence.h"
 
 namespace strata::cli {
 namespace {
@@ -55,7 +56,8 @@ void Traffic::add_tensors(const gguf::Model& model, const experts::ExpertLayout&
   for (const gguf::TensorInfo& tensor : model.tensors()) {
     const int layer = layer_of(tensor.name);
     const bool of_layers = layer >= 0 && layer < n_layers && !experts.contains({tensor.shard, tensor.file_offset});
-    if (of_layers || tensor.name == "output_norm.weight") dense_bytes_ += tensor.bytes;
+    // The last norm, or mixture of several residual streams; "output.weight" is the head.
+    if (of_layers || tensor.name.starts_with("output_")) dense_bytes_ += tensor.bytes;
   }
   const gguf::TensorInfo* embedding = model.find_tensor("token_embd.weight");
   const gguf::TensorInfo* output = model.find_tensor("output.weight");
@@ -66,12 +68,17 @@ void Traffic::add_tensors(const gguf::Model& model, const experts::ExpertLayout&
 
 void Traffic::add_context(const model::HParams& hp, kernels::KvType kv_type) {
   kv_token_bytes_ = kernels::kv_bytes(kv_type, hp.k_width()) + kernels::kv_bytes(kv_type, hp.v_width());
-  const auto state_bytes = static_cast<uint64_t>(hp.delta.conv_state() + hp.delta.state()) * sizeof(float);
-  for (size_t layer = 0; layer < static_cast<size_t>(hp.n_layers); layer++) {
-    if (hp.recurrent[layer]) {
-      fixed_state_bytes_ += state_bytes;
-    } else {
-      windows_.push_back(hp.windows[layer]);
+  for (int layer = 0; layer < hp.n_layers; layer++) {
+    for (int i = 0; i < static_cast<int>(model::FixedState::kCount); i++) {
+      const int64_t floats = model::fixed_columns(hp, layer, static_cast<model::FixedState>(i));
+      fixed_state_bytes_ += static_cast<uint64_t>(floats) * sizeof(float);
+    }
+    const auto at = static_cast<size_t>(layer);
+    if (const int64_t block = hp.index_block(layer); block > 0) {
+      const auto key_bytes = static_cast<uint64_t>(hp.indexer.key_dim) * sizeof(float);
+      sparse_.push_back({.block = block, .key_bytes = key_bytes, .most_tokens = hp.indexer.budget + block - 1});
+    } else if (!hp.recurrent[at]) {
+      windows_.push_back(hp.windows[at]);
     }
   }
 }
@@ -82,7 +89,13 @@ uint64_t Traffic::context_bytes(const StepRows& rows) const {
     const int64_t end = rows.first + rows.n;
     tokens += static_cast<uint64_t>(window > 0 ? std::min(end, window + rows.n - 1) : end);
   }
-  return tokens * kv_token_bytes_ + fixed_state_bytes_;
+  uint64_t index_bytes = 0;
+  for (const Sparse& sparse : sparse_) {
+    const int64_t end = rows.first + rows.n;
+    tokens += static_cast<uint64_t>(std::min(end, sparse.most_tokens * rows.n));
+    if (end > sparse.most_tokens) index_bytes += static_cast<uint64_t>(end / sparse.block) * sparse.key_bytes;
+  }
+  return tokens * kv_token_bytes_ + index_bytes + fixed_state_bytes_;
 }
 
 uint64_t Traffic::step_bytes(const StepRows& rows) const {

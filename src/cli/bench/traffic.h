@@ -20,8 +20,8 @@ struct StepRows {
 };
 
 // Counts every byte once a step, as it stands in the file: dense weights, experts, the head, one row of the embedding a
-// token; keys and values that some row sees, in the cache's type; and the state of recurrent layers. Activations and
-// what is written are left out.
+// token; keys and values that some row sees, in the cache's type; keys of the index of sparse attention; what layers
+// keep of a sequence in fixed room. Activations and what is written are left out.
 class Traffic {
  public:
   static Result<Traffic> of(const gguf::Model& model, const model::HParams& hp, kernels::KvType kv_type);
@@ -44,8 +44,15 @@ class Traffic {
   uint64_t head_bytes_ = 0;
   uint64_t embedding_row_bytes_ = 0;
   uint64_t kv_token_bytes_ = 0;       // of one token in one attention layer
-  uint64_t fixed_state_bytes_ = 0;    // of all recurrent layers
+  uint64_t fixed_state_bytes_ = 0;    // of all layers
   std::vector<int64_t> windows_;      // of the attention layers; 0 for full attention
+  // Of those that choose blocks of tokens by an index.
+  struct Sparse {
+    int64_t block;        // tokens
+    uint64_t key_bytes;   // of a block
+    int64_t most_tokens;  // that a row sees
+  };
+  std::vector<Sparse> sparse_;
 };
 
 }  // namespace strata::cli

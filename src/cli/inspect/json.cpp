@@ -79,6 +79,12 @@ Json experts_json(const Report& report) {
   return all;
 }
 
+Json draft_json(const DraftBlocks& draft) {
+  if (draft.n_layers == 0) return {};
+  return {{"first_layer", draft.first_layer}, {"layers", draft.n_layers}, {"tensors", draft.n_tensors},
+          {"bytes", draft.bytes}};
+}
+
 }  // namespace
 
 std::string report_json(const Report& report) {
@@ -94,6 +100,7 @@ std::string report_json(const Report& report) {
       {"tensor_bytes", report.tensor_bytes},
       {"types", types_json(report)},
       {"experts", experts_json(report)},
+      {"draft", draft_json(report.draft)},
       {"metadata", std::move(metadata)},
   };
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -61,6 +61,25 @@ std::vector<ExpertLayers> describe(const experts::ExpertLayout& layout) {
   return all;
 }
 
+// By the keys that all architectures share.
+DraftBlocks find_draft_blocks(const gguf::Model& model, const std::string& architecture) {
+  const model::Keys keys(model, architecture);
+  const auto blocks = keys.require_int("block_count", 1, model::kMaxLayers);
+  if (!blocks.ok()) return {};
+  const auto drafting = keys.int_or("nextn_predict_layers", 0, 0, *blocks - 1);
+  if (!drafting.ok()) return {};
+  DraftBlocks draft{.first_layer = static_cast<int>(*blocks - *drafting), .n_layers = static_cast<int>(*drafting)};
+  for (int layer = draft.first_layer; layer < static_cast<int>(*blocks); layer++) {
+    const std::string prefix = format("blk.{}.", layer);
+    for (const gguf::TensorInfo& tensor : model.tensors()) {
+      if (!tensor.name.starts_with(prefix)) continue;
+      draft.n_tensors++;
+      draft.bytes += tensor.bytes;
+    }
+  }
+  return draft;
+}
+
 Status check_runs(const gguf::Model& model) {
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(model));
   RETURN_IF_ERROR(model::expert_layout(model, hp));
@@ -101,6 +120,7 @@ Report make_report(const gguf::Model& model) {
                    [](const TypeTotal& a, const TypeTotal& b) { return a.bytes > b.bytes; });
   const auto layout = read_layout(model, report.architecture);
   if (layout.ok()) report.experts = describe(*layout);
+  report.draft = find_draft_blocks(model, report.architecture);
   report.runs = check_runs(model);
   return report;
 }

@@ -32,6 +32,14 @@ struct ExpertLayers {
   std::vector<ExpertPartReport> parts;
 };
 
+// Blocks that propose tokens for the trunk to check (MTP). They stand behind its layers and are not used.
+struct DraftBlocks {
+  int first_layer = 0;
+  int n_layers = 0;  // 0: the model has none
+  uint64_t n_tensors = 0;
+  uint64_t bytes = 0;
+};
+
 struct Report {
   const gguf::Model* model = nullptr;  // outlives the report
   std::string architecture;            // "" where the file does not say
@@ -39,6 +47,7 @@ struct Report {
   uint64_t tensor_bytes = 0;
   std::vector<TypeTotal> types;        // most bytes first
   std::vector<ExpertLayers> experts;   // layers that have some, ascending
+  DraftBlocks draft;
   // Whether this program runs the model, as far as metadata, types and the layout of the experts tell; else why not.
   // Other tensors are compared with the metadata when the model is loaded.
   Status runs;

@@ -78,6 +78,15 @@ std::string experts_text(const Report& report) {
   return text;
 }
 
+std::string draft_text(const DraftBlocks& draft) {
+  if (draft.n_layers == 0) return "";
+  const int last = draft.first_layer + draft.n_layers - 1;
+  const std::string layers = draft.n_layers == 1 ? format("layer {}", last)
+                                                 : format("layers {} to {}", draft.first_layer, last);
+  return format("\ndraft blocks (MTP), not used\n  {}: {} tensors, {}\n", layers, draft.n_tensors,
+                format_bytes(draft.bytes));
+}
+
 }  // namespace
 
 std::string report_text(const Report& report) {
@@ -91,6 +100,7 @@ std::string report_text(const Report& report) {
     text += format("  {:<8} {:>6}  {}\n", quant::info(total.type).name, total.n_tensors, format_bytes(total.bytes));
   }
   text += experts_text(report);
+  text += draft_text(report.draft);
   text += "\nmetadata\n";
   for (const auto& [key, value] : report.model->entries()) {
     text += format("  {} = {}\n", printable(key), value_text(value));

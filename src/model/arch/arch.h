@@ -13,6 +13,7 @@ extern const ArchInfo kQwen3;
 extern const ArchInfo kQwen3Moe;
 extern const ArchInfo kQwen35Moe;
 extern const ArchInfo kQwen3Next;
+extern const ArchInfo kQwen4Exp;
 extern const ArchInfo kGptOss;
 
 }  // namespace strata::model

@@ -6,6 +6,7 @@ namespace {
 
 const ArchInfo* const kRows[] = {
     &kGlm4Moe, &kGptOss, &kLlama, &kOlmoe, &kQwen2Moe, &kQwen3, &kQwen35Moe, &kQwen3Moe, &kQwen3Next,
+    &kQwen4Exp,
 };
 
 }  // namespace

@@ -53,52 +53,74 @@ void AttentionBlock::declare(const HParams& hp, Activations& act) const {
 }
 
 // Of q | k, into other memory.
-device::View<float> AttentionBlock::enqueue_norms(const StepContext& ctx, const device::View<float>& qk) const {
+void AttentionBlock::enqueue_norms(const StepContext& ctx) const {
   const int64_t nq = ctx.hp.q_width(false);
   const int64_t nk = ctx.hp.k_width();
+  const device::View<float> qk = projected(ctx);
   const device::View<float> normed = ctx.view(Act::kMixedOut, nq + nk);
   const device::In<int32_t> live = ctx.in.live();
   ctx.stream.enqueue(device::RmsNorm{
       .x = qk.columns(0, nq), .gain = q_norm_, .live = live, .y = normed.columns(0, nq), .eps = ctx.hp.eps});
   ctx.stream.enqueue(device::RmsNorm{
       .x = qk.columns(nq, nk), .gain = k_norm_, .live = live, .y = normed.columns(nq, nk), .eps = ctx.hp.eps});
-  return normed;
+}
+
+device::View<float> AttentionBlock::projected(const StepContext& ctx) const {
+  const HParams& hp = ctx.hp;
+  return ctx.view(Act::kProjected, hp.q_width(options_.gated) + hp.k_width() + hp.v_width());
+}
+device::View<float> AttentionBlock::mixed(const StepContext& ctx) const {
+  return ctx.view(Act::kMixed, int64_t{ctx.hp.n_heads} * ctx.hp.value_dim);
 }
 
 void AttentionBlock::enqueue(const StepContext& ctx, int layer) const {
+  enqueue_project(ctx);
+  ctx.stream.enqueue(append_attend(ctx, layer));
+  enqueue_output(ctx);
+}
+
+void AttentionBlock::enqueue_project(const StepContext& ctx) const {
+  device::Project project = ctx.project(norm_, projected(ctx));
+  for (size_t i = 0; i < projections_.size(); i++) project.parts[i] = projections_[i];
+  ctx.stream.enqueue(project);
+  if (options_.norm_of_all_heads) enqueue_norms(ctx);
+}
+
+device::AppendAttend AttentionBlock::append_attend(const StepContext& ctx, int layer) const {
   const HParams& hp = ctx.hp;
   const int64_t nq = hp.q_width(options_.gated);
   const int64_t nk = hp.k_width();
-  const device::View<float> qkv = ctx.view(Act::kProjected, nq + nk + hp.v_width());
-  const device::View<float> mixed = ctx.view(Act::kMixed, int64_t{hp.n_heads} * hp.value_dim);
-  const device::RowMap rows = ctx.in.row_map(ctx.rows);
-  const int q_head_stride = hp.key_dim * (options_.gated ? 2 : 1);
-  device::Project project = ctx.project(norm_, qkv);
-  for (size_t i = 0; i < projections_.size(); i++) project.parts[i] = projections_[i];
-  ctx.stream.enqueue(project);
+  const device::View<float> qkv = projected(ctx);
   const bool per_head = !options_.norm_of_all_heads;
-  const device::View<float> qk = per_head ? qkv : enqueue_norms(ctx, qkv);
-  ctx.stream.enqueue(
-      device::AppendAttend{.append = {.q = qk.columns(0, nq),
-                                      .k = qk.columns(nq, nk),
-                                      .v = qkv.columns(nq + nk, hp.v_width()),
-                                      .q_norm = per_head ? q_norm_ : device::In<float>{},
-                                      .k_norm = per_head ? k_norm_ : device::In<float>{},
-                                      .cos_sin = ctx.cos_sin(),
-                                      .rows = rows,
-                                      .kv = ctx.state.kv(layer),
-                                      .n_heads = hp.n_heads,
-                                      .q_head_stride = q_head_stride,
-                                      .interleaved = hp.rope_interleaved,
-                                      .eps = hp.eps},
-                           .sinks = sinks_,
-                           .arrivals = ctx.act.ints(Act::kArrivals, ctx.rows, hp.n_heads),
-                           .y = mixed,
-                           .gated = options_.gated,
-                           .window = hp.windows[static_cast<size_t>(layer)],
-                           .scale = hp.attn_scale});
-  ctx.stream.enqueue(device::MatMul{
-      .w = output_, .x = mixed, .bias = output_bias_, .live = ctx.in.live(), .y = ctx.sum(), .accumulate = true});
+  const device::View<float> qk = per_head ? qkv : ctx.view(Act::kMixedOut, nq + nk);
+  return device::AppendAttend{
+      .append = {.q = qk.columns(0, nq),
+                 .k = qk.columns(nq, nk),
+                 .v = qkv.columns(nq + nk, hp.v_width()),
+                 .q_norm = per_head ? q_norm_ : device::In<float>{},
+                 .k_norm = per_head ? k_norm_ : device::In<float>{},
+                 .cos_sin = ctx.cos_sin(),
+                 .rows = ctx.in.row_map(ctx.rows),
+                 .kv = ctx.state.kv(layer),
+                 .n_heads = hp.n_heads,
+                 .q_head_stride = hp.key_dim * (options_.gated ? 2 : 1),
+                 .interleaved = hp.rope_interleaved,
+                 .eps = hp.eps},
+      .sinks = sinks_,
+      .arrivals = ctx.act.ints(Act::kArrivals, ctx.rows, hp.n_heads),
+      .y = mixed(ctx),
+      .gated = options_.gated,
+      .window = hp.windows[static_cast<size_t>(layer)],
+      .scale = hp.attn_scale};
+}
+
+void AttentionBlock::enqueue_output(const StepContext& ctx) const {
+  ctx.stream.enqueue(device::MatMul{.w = output_,
+                                    .x = mixed(ctx),
+                                    .bias = output_bias_,
+                                    .live = ctx.in.live(),
+                                    .y = ctx.sum(),
+                                    .accumulate = true});
 }
 
 }  // namespace strata::model

@@ -27,9 +27,16 @@ class AttentionBlock {
   void declare(const HParams& hp, Activations& act) const;
   // sum() += attention(norm(hidden)), normed is scratch; or sum() += attention(normed).
   void enqueue(const StepContext& ctx, int layer) const;
+  // Its three steps, for those that attend in another way: queries, keys and values; what is computed with them; the
+  // product of its outputs with the output matrix, to sum().
+  void enqueue_project(const StepContext& ctx) const;
+  device::AppendAttend append_attend(const StepContext& ctx, int layer) const;
+  void enqueue_output(const StepContext& ctx) const;
 
  private:
-  device::View<float> enqueue_norms(const StepContext& ctx, const device::View<float>& qk) const;
+  device::View<float> projected(const StepContext& ctx) const;
+  device::View<float> mixed(const StepContext& ctx) const;
+  void enqueue_norms(const StepContext& ctx) const;
 
   std::vector<device::Project::Part> projections_;  // to q | k | v
   device::Weight output_;

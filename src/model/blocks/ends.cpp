@@ -27,6 +27,16 @@ Result<std::vector<float>> load_divisors(const NetworkSpec& spec) {
 
 }  // namespace
 
+Result<RopeTable> load_rope_table(const NetworkSpec& spec) {
+  ASSIGN_OR_RETURN(const std::vector<float> divisors, load_divisors(spec));
+  kernels::RopeScaling scaling = spec.hp.rope;
+  scaling.divisors = divisors;
+  const kernels::RopeFrequencies rope = kernels::rope_frequencies(scaling);
+  RopeTable table{.inv_freq = {}, .magnitude = rope.magnitude};
+  ASSIGN_OR_RETURN(table.inv_freq, spec.loader.constant("rope frequencies", rope.inv_freq));
+  return table;
+}
+
 Result<EndsBlock> EndsBlock::load(const NetworkSpec& spec, bool output_required) {
   const HParams& hp = spec.hp;
   EndsBlock block;
@@ -36,29 +46,29 @@ Result<EndsBlock> EndsBlock::load(const NetworkSpec& spec, bool output_required)
     ASSIGN_OR_RETURN(block.embedding_, spec.loader.matrix("token_embd.weight", hp.dim, hp.n_vocab));
   }
   if (last_part) {
-    ASSIGN_OR_RETURN(block.output_norm_, spec.loader.vector("output_norm.weight", hp.dim));
+    if (hp.n_streams > 1) {
+      ASSIGN_OR_RETURN(block.output_mix_, HyperConnection::load(spec, "output_hc", true));
+    } else {
+      ASSIGN_OR_RETURN(block.output_norm_, spec.loader.vector("output_norm.weight", hp.dim));
+    }
     if (tied) {
       block.output_ = block.embedding_;
     } else {
       ASSIGN_OR_RETURN(block.output_, spec.loader.matrix("output.weight", hp.dim, hp.n_vocab));
     }
   }
-  ASSIGN_OR_RETURN(const std::vector<float> divisors, load_divisors(spec));
-  kernels::RopeScaling scaling = hp.rope;
-  scaling.divisors = divisors;
-  const kernels::RopeFrequencies rope = kernels::rope_frequencies(scaling);
-  block.rope_magnitude_ = rope.magnitude;
-  ASSIGN_OR_RETURN(block.inv_freq_, spec.loader.constant("rope frequencies", rope.inv_freq));
+  ASSIGN_OR_RETURN(block.rope_, load_rope_table(spec));
   return block;
 }
 
 void EndsBlock::declare(const HParams& hp, Activations& act) const {
-  act.need(Act::kHidden, hp.dim);
+  act.need(Act::kHidden, hp.hidden_width());
   act.need(Act::kNormed, hp.dim);
   act.need(Act::kRope, hp.rope.n_rot);
   act.need(Act::kArrivals, hp.n_heads);
   if (output_.empty()) return;
-  act.need(Act::kOutputHidden, hp.dim);
+  act.need(Act::kOutputHidden, hp.hidden_width());
+  if (output_mix_) output_mix_->declare(hp, act);
   act.need(Act::kOutputNormed, hp.dim);
   act.need(Act::kLogits, hp.n_vocab);
 }
@@ -66,14 +76,18 @@ void EndsBlock::declare(const HParams& hp, Activations& act) const {
 void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
   const HParams& hp = ctx.hp;
   if (embed) {
-    ctx.stream.enqueue(
-        device::Embed{.table = embedding_, .ids = ctx.in.ids(ctx.rows), .live = ctx.in.live(), .y = ctx.hidden()});
+    for (int c = 0; c < hp.n_streams; c++) {
+      ctx.stream.enqueue(device::Embed{.table = embedding_,
+                                       .ids = ctx.in.ids(ctx.rows),
+                                       .live = ctx.in.live(),
+                                       .y = ctx.hidden().columns(c * hp.dim, hp.dim)});
+    }
   }
   ctx.stream.enqueue(device::RopeAngles{.positions = ctx.in.row_map(ctx.rows).positions,
-                                        .inv_freq = inv_freq_,
+                                        .inv_freq = rope_.inv_freq,
                                         .live = ctx.in.live(),
                                         .cos_sin = ctx.cos_sin(),
-                                        .magnitude = rope_magnitude_});
+                                        .magnitude = rope_.magnitude});
   const device::View<int32_t> arrivals = ctx.act.ints(Act::kArrivals, ctx.rows, hp.n_heads);
   ctx.stream.fill_zero(*arrivals.memory, 0, static_cast<size_t>(arrivals.rows * arrivals.stride) * sizeof(int32_t));
 }
@@ -81,15 +95,21 @@ void EndsBlock::enqueue_start(const StepContext& ctx, bool embed) const {
 void EndsBlock::enqueue_head(const StepContext& ctx, int64_t outputs) const {
   const HParams& hp = ctx.hp;
   const device::In<int32_t> live = ctx.in.live_outputs();
-  const device::View<float> hidden = ctx.act.view(Act::kOutputHidden, outputs, hp.dim);
+  const device::View<float> hidden = ctx.act.view(Act::kOutputHidden, outputs, hp.hidden_width());
   const device::View<float> logits = ctx.act.view(Act::kLogits, outputs, hp.n_vocab);
   ctx.stream.enqueue(
       device::GatherRows{.x = ctx.hidden(), .rows = ctx.in.output_rows(outputs), .live = live, .y = hidden});
+  const device::View<float> normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim);
+  if (output_mix_) {
+    output_mix_->enqueue_mix(ctx, hidden, live, normed);
+    ctx.stream.enqueue(device::MatMul{.w = output_, .x = normed, .bias = {}, .live = live, .y = logits});
+    return;
+  }
   ctx.stream.enqueue(device::Project{.x = hidden,
                                      .gain = output_norm_,
                                      .parts = {{.w = output_, .bias = {}}},
                                      .live = live,
-                                     .normed = ctx.act.view(Act::kOutputNormed, outputs, hp.dim),
+                                     .normed = normed,
                                      .y = logits,
                                      .eps = hp.eps});
 }
