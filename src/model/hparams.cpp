@@ -74,6 +74,12 @@ Result<std::vector<bool>> Keys::layer_flags(std::string_view name, int n_layers)
   return flags;
 }
 
+float LatentShape::softmax_scale(const kernels::RopeScaling& rope) const {
+  const bool scaled = rope.type == kernels::RopeScalingType::kYarn && rope.has_log_multiplier && rope.factor > 1;
+  const double root = 1 + (scaled ? log_multiplier * std::log(rope.factor) : 0);
+  return static_cast<float>(root * root / std::sqrt(static_cast<double>(head_dim(rope))));
+}
+
 namespace {
 
 Status read_heads(const Keys& keys, HParams& hp) {

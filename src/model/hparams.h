@@ -32,6 +32,22 @@ struct IndexerParams {
   int64_t budget = 0;  // tokens in complete blocks that a row attends to at most; a multiple of the block
 };
 
+// Attention for which a token keeps a latent and one rotated key, for all heads. key_dim is then all that it keeps,
+// value_dim the latent, and there is one KV head.
+struct LatentShape {
+  int64_t q_rank = 0;     // of the queries' own latent; 0: they are projected at once
+  int64_t kv_rank = 0;    // of the latent; 0: the model has no such attention
+  int64_t nope_dim = 0;   // values of a query head that are not rotated; rope.n_rot follow them
+  int64_t value_dim = 0;  // of a head behind the latent
+  double log_multiplier = 0;  // YaRN: of the logarithm of its factor, in the root of what multiplies the scores
+
+  bool used() const { return kv_rank > 0; }
+  int64_t head_dim(const kernels::RopeScaling& rope) const { return nope_dim + rope.n_rot; }
+  // Of the products of queries and keys: 1 / sqrt(head_dim), and with YaRN the square of what its magnitude would be,
+  // (1 + log_multiplier * ln(factor))^2.
+  float softmax_scale(const kernels::RopeScaling& rope) const;
+};
+
 struct HParams {
   std::string arch;
   int n_layers = 0;  // trunk layers
@@ -64,6 +80,7 @@ struct HParams {
 
   device::DeltaShape delta;  // of the recurrent layers
   NgramParams ngram;         // of the layer that reads the n-gram table, if there is one
+  LatentShape latent;
 
   // Tokens that share a key of the layer's index; 0: it has none.
   int index_block(int layer) const { return index_blocks.empty() ? 0 : index_blocks[static_cast<size_t>(layer)]; }

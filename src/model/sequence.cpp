@@ -62,7 +62,8 @@ device::KvBlocks StateMemory::kv_shape(const HParams& hp, const StateLimits& lim
           .n_blocks = limits.n_blocks(),
           .n_kv_heads = hp.n_kv_heads,
           .key_dim = hp.key_dim,
-          .value_dim = hp.value_dim};
+          .value_dim = hp.value_dim,
+          .values_in_keys = hp.latent.used()};
 }
 
 Status StateMemory::check_type(const HParams& hp, kernels::KvType kv_type) {
@@ -73,17 +74,21 @@ Status StateMemory::check_type(const HParams& hp, kernels::KvType kv_type) {
     if (kernels::kv_block(type) != 1) continue;
     fitting += format("{}{}", fitting.empty() ? "" : ", ", kernels::kv_type_name(type));
   }
+  const std::string what = hp.latent.used()
+                               ? format("a token's {} values, {} of them latent,", hp.key_dim, hp.value_dim)
+                               : format("a head's {} keys and {} values", hp.key_dim, hp.value_dim);
   return Error{ErrorCode::kUnsupported,
-               format("--kv-type {} keeps values in blocks of {}, which a head's {} keys and {} values do not divide "
-                      "into; use one of {}",
-                      kernels::kv_type_name(kv_type), block, hp.key_dim, hp.value_dim, fitting)};
+               format("--kv-type {} keeps values in blocks of {}, which {} do not divide into; use one of {}",
+                      kernels::kv_type_name(kv_type), block, what, fitting)};
+}
+
+size_t StateMemory::token_bytes(const HParams& hp, kernels::KvType kv_type) {
+  return kv_shape(hp, {}, kv_type).token_bytes();
 }
 
 uint64_t StateMemory::bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
                                    kernels::KvType kv_type) {
-  const device::KvBlocks kv = kv_shape(hp, limits, kv_type);
-  const uint64_t attention =
-      static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * (kv.k_token_bytes() + kv.v_token_bytes());
+  const uint64_t attention = static_cast<uint64_t>(limits.n_blocks()) * kBlockTokens * token_bytes(hp, kv_type);
   const uint64_t slots = static_cast<uint64_t>(limits.max_sequences) + static_cast<uint64_t>(limits.max_checkpoints);
   uint64_t total = 0;
   for (int l = first; l < last; l++) {
@@ -120,7 +125,11 @@ Result<std::unique_ptr<StateMemory>> StateMemory::create(device::Device& device,
       layer.kv = kv_shape(hp, limits, kv_type);
       const size_t tokens = static_cast<size_t>(limits.n_blocks()) * kBlockTokens;
       ASSIGN_OR_RETURN(layer.kv.k, allocate(tokens * layer.kv.k_token_bytes(), "keys"));
-      ASSIGN_OR_RETURN(layer.kv.v, allocate(tokens * layer.kv.v_token_bytes(), "values"));
+      if (layer.kv.values_in_keys) {
+        layer.kv.v = layer.kv.k;
+      } else {
+        ASSIGN_OR_RETURN(layer.kv.v, allocate(tokens * layer.kv.v_token_bytes(), "values"));
+      }
     }
     if (const int64_t n_keys = index_keys(hp, l, limits); n_keys > 0) {
       ASSIGN_OR_RETURN(device::Buffer * buffer,

@@ -48,6 +48,8 @@ class StateMemory {
   // blocks, naming the sizes and the types that work. What follows takes a type that has passed.
   static Status check_type(const HParams& hp, kernels::KvType kv_type);
 
+  // Of a token in the cache of one attention layer.
+  static size_t token_bytes(const HParams& hp, kernels::KvType kv_type);
   // What create() allocates.
   static uint64_t bytes_needed(const HParams& hp, int first, int last, const StateLimits& limits,
                                kernels::KvType kv_type);

@@ -74,8 +74,10 @@ enum class Act {
   kBranch,     // what a layer's block computes, before it goes to several streams
   kNormed,     // input of attention, delta net or experts
   kProjected,  // q | k | v of attention; the delta net's convolution input | z | b and a
+  kHeads,      // query heads of latent attention
+  kAbsorbed,   // the same in the space of the latent
   kMixed,      // output of attention or delta net before its output matrix; the delta net's convolved rows
-  kMixedOut,   // the delta net's output rows
+  kMixedOut,   // the delta net's output rows; latent attention's heads back from the space of the latent
   kGate,       // gate rows of the shared expert
   kUp,         // up rows of the shared expert
   kDecay,      // g and beta

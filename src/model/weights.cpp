@@ -72,12 +72,14 @@ Status WeightLoader::finish() {
   return {};
 }
 
-Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint64_t ne0, uint64_t ne1) const {
+Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint64_t ne0, uint64_t ne1,
+                                                   uint64_t ne2) const {
   const gguf::TensorInfo* t = model_.find_tensor(name);
   if (t == nullptr) return Error{ErrorCode::kBadInput, format("{}: tensor {} is missing", model_.path(), name)};
-  if (t->ne[0] != ne0 || t->ne[1] != ne1 || t->ne[2] != 1 || t->ne[3] != 1) {
-    return Error{ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}, {}], expected [{}, {}]",
-                                              model_.path(), name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne0, ne1)};
+  if (t->ne[0] != ne0 || t->ne[1] != ne1 || t->ne[2] != ne2 || t->ne[3] != 1) {
+    const std::string expected = ne2 == 1 ? format("[{}, {}]", ne0, ne1) : format("[{}, {}, {}]", ne0, ne1, ne2);
+    return Error{ErrorCode::kBadInput, format("{}: tensor {} has shape [{}, {}, {}, {}], expected {}", model_.path(),
+                                              name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], expected)};
   }
   if (quant::info(t->type).decode == nullptr) {
     return Error{ErrorCode::kUnsupported, format("{}: tensor {} has type {}, which weights cannot have", model_.path(),
@@ -89,9 +91,25 @@ Result<const gguf::TensorInfo*> WeightLoader::find(const std::string& name, uint
 
 Result<device::Weight> WeightLoader::matrix(const std::string& name, int64_t cols, int64_t rows) {
   ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)));
-  ASSIGN_OR_RETURN(const Place place, allocate(t->bytes, name));
-  RETURN_IF_ERROR(put(place, 0, t->bytes, [&](size_t at, std::span<std::byte> to) { return model_.read(*t, at, to); }));
-  return device::Weight{place.memory, place.offset, t->type, rows, cols, t->row_bytes, rounding(t->type)};
+  return whole_matrix(*t);
+}
+
+Result<device::Weight> WeightLoader::head_matrices(const std::string& name, int64_t cols, int64_t rows, int64_t n) {
+  ASSIGN_OR_RETURN(const gguf::TensorInfo* t, find(name, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows),
+                                                   static_cast<uint64_t>(n)));
+  return whole_matrix(*t);
+}
+
+Result<device::Weight> WeightLoader::whole_matrix(const gguf::TensorInfo& t) {
+  ASSIGN_OR_RETURN(const Place place, allocate(t.bytes, t.name));
+  RETURN_IF_ERROR(put(place, 0, t.bytes, [&](size_t at, std::span<std::byte> to) { return model_.read(t, at, to); }));
+  return device::Weight{.memory = place.memory,
+                        .offset = place.offset,
+                        .type = t.type,
+                        .rows = static_cast<int64_t>(t.ne[1] * t.ne[2]),
+                        .cols = static_cast<int64_t>(t.ne[0]),
+                        .row_bytes = t.row_bytes,
+                        .rounding = rounding(t.type)};
 }
 
 Result<device::Weight> WeightLoader::matrix_rows(const std::string& name, int64_t cols, int64_t rows,

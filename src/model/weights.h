@@ -31,6 +31,8 @@ class WeightLoader {
 
   // A matrix of any float or block type, as its bytes stand in the file.
   Result<device::Weight> matrix(const std::string& name, int64_t cols, int64_t rows);
+  // The matrices of n heads in one tensor of three dimensions, one after another.
+  Result<device::Weight> head_matrices(const std::string& name, int64_t cols, int64_t rows, int64_t n);
   // Its rows in another order: row i of the result is row order[i] of the tensor, whose rows number is `rows`.
   Result<device::Weight> matrix_rows(const std::string& name, int64_t cols, int64_t rows,
                                      const std::vector<int64_t>& order);
@@ -82,7 +84,8 @@ class WeightLoader {
   // Puts `bytes` bytes to a place (`offset` bytes into it): read(at, to) gives those from `at` on.
   using ReadBytes = std::function<Status(size_t at, std::span<std::byte> to)>;
   Status put(const Place& place, size_t offset, size_t bytes, const ReadBytes& read);
-  Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1) const;
+  Result<const gguf::TensorInfo*> find(const std::string& name, uint64_t ne0, uint64_t ne1, uint64_t ne2 = 1) const;
+  Result<device::Weight> whole_matrix(const gguf::TensorInfo& t);
 
   const gguf::Model& model_;
   device::Device* device_ = nullptr;  // null: measuring

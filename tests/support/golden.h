@@ -12,6 +12,7 @@ std::string golden_path(const std::string& name);
 
 // The folders of tests/golden/arch.
 inline constexpr const char* kGoldenArchs[] = {
+    "deepseek2",
     "glm4moe",
     "gpt-oss",
     "llama",

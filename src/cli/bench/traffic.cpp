@@ -67,7 +67,7 @@ void Traffic::add_tensors(const gguf::Model& model, const experts::ExpertLayout&
 }
 
 void Traffic::add_context(const model::HParams& hp, kernels::KvType kv_type) {
-  kv_token_bytes_ = kernels::kv_bytes(kv_type, hp.k_width()) + kernels::kv_bytes(kv_type, hp.v_width());
+  kv_token_bytes_ = model::StateMemory::token_bytes(hp, kv_type);
   for (int layer = 0; layer < hp.n_layers; layer++) {
     for (int i = 0; i < static_cast<int>(model::FixedState::kCount); i++) {
       const int64_t floats = model::fixed_columns(hp, layer, static_cast<model::FixedState>(i));

@@ -15,5 +15,6 @@ extern const ArchInfo kQwen35Moe;
 extern const ArchInfo kQwen3Next;
 extern const ArchInfo kQwen4Exp;
 extern const ArchInfo kGptOss;
+extern const ArchInfo kDeepseek2;
 
 }  // namespace strata::model

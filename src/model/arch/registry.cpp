@@ -5,8 +5,8 @@ namespace strata::model {
 namespace {
 
 const ArchInfo* const kRows[] = {
-    &kGlm4Moe, &kGptOss, &kLlama, &kOlmoe, &kQwen2Moe, &kQwen3, &kQwen35Moe, &kQwen3Moe, &kQwen3Next,
-    &kQwen4Exp,
+    &kDeepseek2, &kGlm4Moe,   &kGptOss,   &kLlama,     &kOlmoe,    &kQwen2Moe,
+    &kQwen3,     &kQwen35Moe, &kQwen3Moe, &kQwen3Next, &kQwen4Exp,
 };
 
 }  // namespace
