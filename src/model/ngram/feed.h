@@ -34,7 +34,7 @@ struct FeedSpec {
 };
 
 // begin(), enqueue() and end() are called by one thread, the tasks run between begin() and end(). Allocates when it is
-// created, and nothing afterwards.
+// created, and nothing afterwards but what reads of the table past the page cache do.
 class NgramFeed {
  public:
   // Errors are those of TableKind::open().
