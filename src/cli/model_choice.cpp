@@ -1,5 +1,6 @@
 #include "cli/model_choice.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/counted.h"
@@ -56,9 +57,11 @@ Result<std::unique_ptr<engine::Engine>> open_engine(const Settings& settings, co
   }();
   if (!engine.ok()) return engine;
   const int64_t trained = (*engine)->hparams().context_length;
-  if (!settings.is_auto(Key::kCtx) && (*engine)->context() > trained) {
-    log_warning("the context of {} (--ctx) is longer than the {} that the model was trained with; beyond them, answers "
-                "get worse", counted((*engine)->context(), "token"), trained);
+  const double reach = static_cast<double>(trained) * std::max(1.0, config.rope.factor.value_or(1));
+  if (!settings.is_auto(Key::kCtx) && static_cast<double>((*engine)->context()) > reach) {
+    log_warning("the context of {} (--ctx) is longer than the {} that the model was trained with{}; beyond them, "
+                "answers get worse (--rope-scaling yarn with --rope-scale stretches it)",
+                counted((*engine)->context(), "token"), trained, config.rope.factor ? ", times --rope-scale" : "");
   }
   return engine;
 }

@@ -270,10 +270,12 @@ TEST(Run, TheChatTemplateCanBeAnother) {
 }
 
 TEST(Run, WarnsOfAContextThatTheModelHasNotSeen) {
-  const auto with_context = [](const char* context) {
-    return strata(greedy(tiny_model(), {"-p", "Once", "-n", "1", "--ctx", context}));
+  const auto with_context = [](const char* context, const char* scale = "auto") {
+    return strata(greedy(tiny_model(), {"-p", "Once", "-n", "1", "--ctx", context, "--rope-scale", scale}));
   };
   EXPECT_TRUE(succeeded(with_context("2048")));
+  EXPECT_EQ(with_context("4096", "2").err, "");
+  EXPECT_NE(with_context("4097", "2").err.find("trained with, times --rope-scale; beyond them"), std::string::npos);
   const Outcome longer = with_context("2049");
   EXPECT_EQ(longer.exit_code, 0);
   EXPECT_EQ(std::count(longer.err.begin(), longer.err.end(), '\n'), 1) << longer.err;
