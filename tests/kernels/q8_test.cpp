@@ -1,4 +1,4 @@
-// The integer products of every instruction set against the golden dot products (tests/golden/quant/README.md, points 3
+// The integer products of every instruction set against the golden dot products (tests/golden/quant.md, points 3
 // and 4), and the promise that a result's bits depend on nothing beside it.
 #include <algorithm>
 #include <bit>

@@ -13,8 +13,7 @@ namespace strata::tidy {
 namespace {
 
 constexpr size_t kColumnsMax = 120;
-constexpr uint64_t kStoredBytesMax = 50'000'000;
-constexpr uint64_t kFileBytesMax = 52 << 20;  // leaves room for a program in 64 MiB
+constexpr uint64_t kTotalBytesMax = 50'000'000;
 // The checks and their controls have to spell what they forbid.
 constexpr const char* kOwnFolder = "tests/tidy/";
 
@@ -284,17 +283,13 @@ std::vector<Finding> check_exceptions_off(const std::string& compile_commands, c
   return findings;
 }
 
-std::vector<Finding> check_total_size(const std::vector<SourceFile>& files, uint64_t stored) {
+std::vector<Finding> check_total_size(const std::vector<SourceFile>& files) {
   uint64_t total = 0;
   for (const SourceFile& file : files) total += file.bytes;
-  std::vector<Finding> findings;
-  const auto hold = [&](const char* what, uint64_t bytes, uint64_t limit) {
-    if (bytes <= limit) return;
-    findings.push_back({".", 0, what + std::to_string(bytes) + " bytes; the limit is " + std::to_string(limit)});
-  };
-  hold("git keeps of the repository ", stored, kStoredBytesMax);
-  hold("the files of the repository add up to ", total, kFileBytesMax);
-  return findings;
+  if (total <= kTotalBytesMax) return {};
+  return {{".", 0,
+           "the files of the repository add up to " + std::to_string(total) + " bytes; the limit is " +
+               std::to_string(kTotalBytesMax)}};
 }
 
 }  // namespace strata::tidy

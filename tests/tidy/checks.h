@@ -34,8 +34,7 @@ std::vector<Finding> check_listed(const std::vector<SourceFile>& files);
 // Sources of kernels, experts and engine that are compiled with exceptions. `compile_commands`: the JSON that CMake
 // writes, with absolute file names; `root`: the repository.
 std::vector<Finding> check_exceptions_off(const std::string& compile_commands, const std::string& root);
-// The repository must stay quick to clone (stored: what git keeps of it), and its files are carried to machines with
-// GPUs.
-std::vector<Finding> check_total_size(const std::vector<SourceFile>& files, uint64_t stored);
+// The repository must stay quick to clone.
+std::vector<Finding> check_total_size(const std::vector<SourceFile>& files);
 
 }  // namespace strata::tidy

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
 namespace strata::tidy {
 namespace {
@@ -30,9 +29,6 @@ SourceFile read_source_file(const std::string& root, const std::string& path) {
   return file;
 }
 
-// The tests may run as another user than the one who cloned.
-std::string git(const std::string& root) { return "git -c safe.directory='*' -C '" + root + "' "; }
-
 }  // namespace
 
 std::optional<std::string> output_of(const std::string& command) {
@@ -46,7 +42,9 @@ std::optional<std::string> output_of(const std::string& command) {
 }
 
 std::optional<std::vector<SourceFile>> read_source_tree(const std::string& root) {
-  const auto names = output_of(git(root) + "ls-files -z --cached --others --exclude-standard");
+  // The tests may run as another user than the one who cloned.
+  const auto names =
+      output_of("git -c safe.directory='*' -C '" + root + "' ls-files -z --cached --others --exclude-standard");
   if (!names) return std::nullopt;
   std::vector<SourceFile> files;
   for (size_t start = 0; start < names->size();) {
@@ -57,17 +55,6 @@ std::optional<std::vector<SourceFile>> read_source_tree(const std::string& root)
     start = end + 1;
   }
   return files;
-}
-
-std::optional<uint64_t> stored_bytes(const std::string& root) {
-  const auto sizes = output_of(git(root) + "ls-files --stage | cut -d ' ' -f 2 | " + git(root) +
-                               "cat-file --batch-check='%(objectsize:disk)'");
-  if (!sizes) return std::nullopt;
-  std::istringstream lines(*sizes);
-  uint64_t total = 0;
-  for (uint64_t bytes = 0; lines >> bytes;) total += bytes;
-  if (!lines.eof()) return std::nullopt;
-  return total;
 }
 
 bool has_prefix(const std::string& path, const std::string& prefix) { return path.starts_with(prefix); }

@@ -18,9 +18,6 @@ struct SourceFile {
 // Nothing when git is missing or refuses.
 std::optional<std::vector<SourceFile>> read_source_tree(const std::string& root);
 
-// What git keeps of the tracked files, compressed: what a clone of one commit has to fetch. Nothing as above.
-std::optional<uint64_t> stored_bytes(const std::string& root);
-
 // What a shell command prints; nothing when it cannot be run or fails.
 std::optional<std::string> output_of(const std::string& command);
 
