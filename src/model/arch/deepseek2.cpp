@@ -110,12 +110,8 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<LatentAttentionBlock>(
-      spec, {.output_required = false,
-             .moe = {},
-             .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-               return LatentAttentionBlock::load(s, prefix);
-             }});
+  return build_layered(
+      spec, {}, [&](const std::string& prefix, int) { return LatentAttentionBlock::load(spec, prefix); });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // part of each head; the first layers are dense, the others have sigmoid routing with a bias on the choice, and a
 // shared expert. The block behind the last layer drafts tokens and is left out (hparams.cpp: nextn_predict_layers).
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -42,11 +41,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = false,
-                                              .moe = {.norm = "post_attention_norm.weight"},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {.input_biases = true});
-                                              }});
+  return build_attention_layers(spec, {.moe = {.norm = "post_attention_norm.weight"}}, {.input_biases = true});
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // gpt-oss: 20b and 120b. Attention sinks, a sliding window on every other layer, biases everywhere, routing by a
 // softmax over the chosen logits, and a clamped activation.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -31,13 +30,8 @@ Result<HParams> read(const Keys& keys) {
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
   const experts::ExpertFormula formula{
       .activation = experts::ExpertFormula::Activation::kSwigluClamped, .alpha = 1.702f, .limit = 7.0f};
-  return build_layered<AttentionBlock>(spec, {.output_required = true,
-                                              .moe = {.norm = "post_attention_norm.weight",
-                                                      .formula = formula,
-                                                      .biases = true},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {.sinks = true, .biases = true});
-                                              }});
+  const MoeOptions moe{.norm = "post_attention_norm.weight", .formula = formula, .biases = true};
+  return build_attention_layers(spec, {.output_required = true, .moe = moe}, {.sinks = true, .biases = true});
 }
 
 }  // namespace

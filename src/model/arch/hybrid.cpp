@@ -42,6 +42,18 @@ Status read_hybrid(const Keys& keys, bool tiled, HParams& hp) {
   return {};
 }
 
+Result<std::unique_ptr<Network>> build_hybrid(const NetworkSpec& spec, const DeltaNetOptions& delta) {
+  const auto load_mixer = [&](const std::string& prefix, int layer) -> Result<HybridMixer> {
+    if (spec.hp.recurrent[static_cast<size_t>(layer)]) {
+      ASSIGN_OR_RETURN(DeltaNetBlock block, DeltaNetBlock::load(spec, prefix, delta));
+      return HybridMixer(std::move(block));
+    }
+    ASSIGN_OR_RETURN(AttentionBlock block, AttentionBlock::load(spec, prefix, {.gated = true, .q_k_norm = true}));
+    return HybridMixer(std::move(block));
+  };
+  return build_layered(spec, {.moe = {.norm = "post_attention_norm.weight", .shared_gate = true}}, load_mixer);
+}
+
 Status check_text_sections(const Keys& keys, const HParams& hp) {
   const std::string key = keys.full("rope.dimension_sections");
   const std::string& path = keys.model().path();

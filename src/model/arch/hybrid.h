@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "model/arch/layered.h"
 #include "model/blocks/attention.h"
 #include "model/blocks/delta_net.h"
 
@@ -29,6 +30,9 @@ class HybridMixer {
 // full_attention_interval-th one, of four where the file does not say), and the width of the shared expert, which is
 // required. `tiled`: value head h uses key head h % n_key_heads.
 Status read_hybrid(const Keys& keys, bool tiled, HParams& hp);
+
+// Layers of gated attention and delta nets with one residual stream, each with experts and a gated shared expert.
+Result<std::unique_ptr<Network>> build_hybrid(const NetworkSpec& spec, const DeltaNetOptions& delta);
 
 // Checks rope.dimension_sections, which has to be there: which of the positions in time, height, width and a fourth
 // turns which of the rotated pairs (interleaved: pair p the position p % 3). For text the first three are the position

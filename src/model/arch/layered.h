@@ -2,12 +2,14 @@
 // residual stream; the ffn of a layer is its experts, or an MLP where hp.dense says so.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/format.h"
 #include "model/arch/arch.h"
+#include "model/blocks/attention.h"
 #include "model/blocks/ends.h"
 #include "model/blocks/mlp.h"
 #include "model/blocks/moe.h"
@@ -51,31 +53,39 @@ class LayeredNetwork final : public Network {
   std::vector<Layer> layers_;
 };
 
-// How an architecture's layers differ in what is loaded.
-template <class Mixer>
-struct LayeredRecipe {
-  bool output_required;  // no tied embedding
-  MoeOptions moe;        // moe.norm is the name of dense layers' norms too
-  Result<Mixer> (*load_mixer)(const NetworkSpec& spec, const std::string& prefix, int layer);
+// What an architecture's layers are loaded with, beside their mixers.
+struct LayeredOptions {
+  bool output_required = false;  // no tied embedding
+  MoeOptions moe = {};           // moe.norm is the name of dense layers' norms too
 };
 
-template <class Mixer>
-Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const LayeredRecipe<Mixer>& recipe) {
+// load_mixer(prefix, layer) gives the Result of a layer's mixer.
+template <class LoadMixer>
+Result<std::unique_ptr<Network>> build_layered(const NetworkSpec& spec, const LayeredOptions& options,
+                                               const LoadMixer& load_mixer) {
+  using Mixer = std::decay_t<decltype(load_mixer(std::string(), 0).value())>;
   using Layers = LayeredNetwork<Mixer>;
   std::vector<typename Layers::Layer> layers;
   for (int i = spec.first; i < spec.last; i++) {
     const std::string prefix = format("blk.{}.", i);
     typename Layers::Layer layer;
-    ASSIGN_OR_RETURN(layer.mixer, recipe.load_mixer(spec, prefix, i));
+    ASSIGN_OR_RETURN(layer.mixer, load_mixer(prefix, i));
     if (spec.hp.dense[static_cast<size_t>(i)]) {
-      ASSIGN_OR_RETURN(layer.ffn, MlpBlock::load(spec, prefix, recipe.moe.norm));
+      ASSIGN_OR_RETURN(layer.ffn, MlpBlock::load(spec, prefix, options.moe.norm));
     } else {
-      ASSIGN_OR_RETURN(layer.ffn, MoeBlock::load(spec, prefix, recipe.moe));
+      ASSIGN_OR_RETURN(layer.ffn, MoeBlock::load(spec, prefix, options.moe));
     }
     layers.push_back(std::move(layer));
   }
-  ASSIGN_OR_RETURN(EndsBlock ends, EndsBlock::load(spec, recipe.output_required));
+  ASSIGN_OR_RETURN(EndsBlock ends, EndsBlock::load(spec, options.output_required));
   return std::unique_ptr<Network>(new Layers(spec.hp, spec.first, std::move(ends), std::move(layers)));
+}
+
+// Layers whose mixers are all attention.
+inline Result<std::unique_ptr<Network>> build_attention_layers(const NetworkSpec& spec, const LayeredOptions& options,
+                                                               const AttentionOptions& attention) {
+  return build_layered(spec, options,
+                       [&](const std::string& prefix, int) { return AttentionBlock::load(spec, prefix, attention); });
 }
 
 }  // namespace strata::model

@@ -1,7 +1,6 @@
 // llama: Mixtral, and Llama itself, whose layers are dense. Grouped-query attention with rope on pairs of neighbours;
 // where there are experts, softmax routing renormalised over the chosen ones.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -16,11 +15,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = false,
-                                              .moe = {},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {});
-                                              }});
+  return build_attention_layers(spec, {}, {});
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // olmoe: OLMoE-1B-7B. Attention whose queries and keys are normed over all heads at once, softmax routing whose weights
 // stay as they are.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -19,12 +18,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = true,
-                                              .moe = {},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(
-                                                    s, prefix, {.q_k_norm = true, .norm_of_all_heads = true});
-                                              }});
+  return build_attention_layers(spec, {.output_required = true}, {.q_k_norm = true, .norm_of_all_heads = true});
 }
 
 }  // namespace

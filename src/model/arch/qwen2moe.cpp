@@ -1,7 +1,6 @@
 // qwen2moe: Qwen1.5-MoE-A2.7B, Qwen2-57B-A14B. Grouped-query attention with biases on queries, keys and values, softmax
 // routing whose weights stay as they are, and a gated shared expert.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -16,11 +15,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = true,
-                                              .moe = {.shared_gate = true},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {.input_biases = true});
-                                              }});
+  return build_attention_layers(spec, {.output_required = true, .moe = {.shared_gate = true}}, {.input_biases = true});
 }
 
 }  // namespace

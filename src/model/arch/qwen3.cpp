@@ -1,6 +1,5 @@
 // qwen3: the dense models of the family, qwen3moe with an MLP in place of the experts.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -10,11 +9,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = false,
-                                              .moe = {},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {.q_k_norm = true});
-                                              }});
+  return build_attention_layers(spec, {}, {.q_k_norm = true});
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // qwen3moe: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen3-Coder. Grouped-query attention with per-head norms on queries and
 // keys, softmax routing renormalised over the chosen experts.
 #include "model/arch/layered.h"
-#include "model/blocks/attention.h"
 
 namespace strata::model {
 namespace {
@@ -14,11 +13,7 @@ Result<HParams> read(const Keys& keys) {
 }
 
 Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<AttentionBlock>(spec, {.output_required = false,
-                                              .moe = {},
-                                              .load_mixer = [](const NetworkSpec& s, const std::string& prefix, int) {
-                                                return AttentionBlock::load(s, prefix, {.q_k_norm = true});
-                                              }});
+  return build_attention_layers(spec, {}, {.q_k_norm = true});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // qwen3next: Qwen3-Next-80B-A3B. Three delta-net layers for each layer of gated attention, softmax routing renormalised
 // over the chosen experts, and a gated shared expert.
+#include "model/arch/arch.h"
 #include "model/arch/hybrid.h"
-#include "model/arch/layered.h"
 
 namespace strata::model {
 namespace {
@@ -14,20 +14,7 @@ Result<HParams> read(const Keys& keys) {
   return hp;
 }
 
-Result<HybridMixer> load_mixer(const NetworkSpec& spec, const std::string& prefix, int layer) {
-  if (spec.hp.recurrent[static_cast<size_t>(layer)]) {
-    ASSIGN_OR_RETURN(DeltaNetBlock block, DeltaNetBlock::load(spec, prefix, {.grouped_gates = true}));
-    return HybridMixer(std::move(block));
-  }
-  ASSIGN_OR_RETURN(AttentionBlock block, AttentionBlock::load(spec, prefix, {.gated = true, .q_k_norm = true}));
-  return HybridMixer(std::move(block));
-}
-
-Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) {
-  return build_layered<HybridMixer>(spec, {.output_required = false,
-                                           .moe = {.norm = "post_attention_norm.weight", .shared_gate = true},
-                                           .load_mixer = load_mixer});
-}
+Result<std::unique_ptr<Network>> build(const NetworkSpec& spec) { return build_hybrid(spec, {.grouped_gates = true}); }
 
 }  // namespace
 
