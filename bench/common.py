@@ -1,4 +1,5 @@
 """What the scripts beside this one share: calls of programs, the machine, tables. Python standard library only."""
+import argparse
 import dataclasses
 import datetime
 import os
@@ -8,6 +9,7 @@ import shlex
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -34,6 +36,39 @@ def with_joined(words, flag):
     for at in reversed([i for i, word in enumerate(joined[:-1]) if word == flag]):
         joined[at:at + 2] = [f"{flag}={joined[at + 1]}"]
     return joined
+
+
+def decode_arguments(prog, description, rounds, flags, words):
+    """What scripts take that decode one model with strata bench; what stands after -- becomes .flags, else `flags`."""
+    parser = argparse.ArgumentParser(
+        prog=prog, usage="%(prog)s MODEL [options] [-- FLAGS OF STRATA BENCH]", description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=pathlib.Path, metavar="MODEL")
+    parser.add_argument("--strata", type=pathlib.Path, default=default_strata())
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--n-gen", "-n", type=int, default=64)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
+    cut = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:cut])
+    options.flags = words[cut + 1:] or flags
+    if options.rounds < 1 or options.threads < 1 or options.n_gen < 1:
+        parser.error("rounds, threads and tokens are at least 1")
+    if not options.model.is_file():
+        parser.error(f"{options.model}: no such file")
+    options.model = absolute(options.model)
+    options.strata = absolute(options.strata)
+    return options
+
+
+def call_uncached(command, options):
+    """A call that has to succeed, with nothing of the model in the system's cache before it."""
+    drop_from_cache(options.model)
+    print(shlex.join(command), file=sys.stderr, flush=True)
+    result = call(command, options.timeout)
+    if result.failure:
+        sys.exit(f"{shlex.join(command)}: {result.failure}")
+    return result
 
 
 def end_of(status, err):

@@ -6,9 +6,7 @@ mean of the measurements before and after it, over the bytes that a token reads.
 (the two differ by more than a tenth: a shared drive has a rate for bursts and a sustained one) says nothing and is
 measured again; how many those were is printed. Flags after -- are those of strata bench.
 """
-import argparse
 import json
-import pathlib
 import shlex
 import statistics
 import sys
@@ -16,36 +14,9 @@ import sys
 import common
 
 
-def parse_arguments(words):
-    parser = argparse.ArgumentParser(
-        prog="drive.sh", usage="%(prog)s MODEL [options] [-- FLAGS OF STRATA BENCH]", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=pathlib.Path, metavar="MODEL")
-    parser.add_argument("--strata", type=pathlib.Path, default=common.default_strata())
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", "-t", type=int, default=2)
-    parser.add_argument("--n-gen", "-n", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
-    cut = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:cut])
-    options.flags = words[cut + 1:] or ["--experts", "direct"]
-    if options.rounds < 1 or options.threads < 1 or options.n_gen < 1:
-        parser.error("rounds, threads and tokens are at least 1")
-    if not options.model.is_file():
-        parser.error(f"{options.model}: no such file")
-    options.model = common.absolute(options.model)
-    options.strata = common.absolute(options.strata)
-    return options
-
-
 def measured(command, options):
-    """What a command prints as JSON, with nothing of the model in the system's cache."""
-    common.drop_from_cache(options.model)
-    print(shlex.join(command), file=sys.stderr, flush=True)
-    result = common.call(command, options.timeout)
-    if result.failure:
-        sys.exit(f"{shlex.join(command)}: {result.failure}")
-    return json.loads(result.out)
+    """What a command prints as JSON."""
+    return json.loads(common.call_uncached(command, options).out)
 
 
 # By how much the drive's rate may differ before and after a round that counts.
@@ -67,7 +38,7 @@ def report(rounds, n_unsteady, commands, options):
 
 
 def main():
-    options = parse_arguments(sys.argv[1:])
+    options = common.decode_arguments("drive.sh", __doc__, 5, ["--experts", "direct"], sys.argv[1:])
     options.machine = common.machine()
     drive = [str(options.strata), "bench", "system", "--file", str(options.model), "--buffer-mib", "64", "--json"]
     decode = [str(options.strata), "bench", str(options.model), "-p", "0", "-n", str(options.n_gen), "-r", "1",

@@ -5,10 +5,8 @@ system's cache before each. The counters are those of the runs from the drive. W
 less than the table's size the peak memory of a run sinks when the table stays on the drive. Flags after -- are those
 of strata bench.
 """
-import argparse
 import json
 import os
-import pathlib
 import shlex
 import statistics
 import struct
@@ -20,41 +18,15 @@ PLACES = ["direct", "ram"]
 COUNTERS = ["tokens_forward", "ngram_rows", "ngram_distinct_rows", "ngram_reads", "ngram_read_bytes", "ngram_waits"]
 
 
-def parse_arguments(words):
-    parser = argparse.ArgumentParser(
-        prog="ngram.sh", usage="%(prog)s MODEL [options] [-- FLAGS OF STRATA BENCH]", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=pathlib.Path, metavar="MODEL")
-    parser.add_argument("--strata", type=pathlib.Path, default=common.default_strata())
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", "-t", type=int, default=2)
-    parser.add_argument("--n-gen", "-n", type=int, default=64)
-    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
-    cut = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:cut])
-    options.flags = words[cut + 1:] or ["--experts", "arena"]
-    if options.rounds < 1 or options.threads < 1 or options.n_gen < 1:
-        parser.error("rounds, threads and tokens are at least 1")
-    if not options.model.is_file():
-        parser.error(f"{options.model}: no such file")
-    options.model = common.absolute(options.model)
-    options.strata = common.absolute(options.strata)
-    return options
-
-
 def command_of(place, options):
     return [str(options.strata), "bench", str(options.model), "-p", "0", "-n", str(options.n_gen), "-r", "1", "-t",
             str(options.threads), "--json", "--stats", "--ple-io", place] + options.flags
 
 
 def measured(place, options):
-    """Speed, counters and peak memory of a run, with nothing of the model in the system's cache before it."""
+    """Speed, counters and peak memory of a run."""
     command = command_of(place, options)
-    common.drop_from_cache(options.model)
-    print(shlex.join(command), file=sys.stderr, flush=True)
-    result = common.call(command, options.timeout)
-    if result.failure:
-        sys.exit(f"{shlex.join(command)}: {result.failure}")
+    result = common.call_uncached(command, options)
     lines = [line.split() for line in result.err.splitlines()]
     counters = {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[0] in COUNTERS}
     if place == "direct" and counters.get("ngram_reads", 0) == 0:
@@ -135,7 +107,7 @@ def table_size(options):
 
 
 def main():
-    options = parse_arguments(sys.argv[1:])
+    options = common.decode_arguments("ngram.sh", __doc__, 7, ["--experts", "arena"], sys.argv[1:])
     options.machine = common.machine()
     size = table_size(options)
     rounds = [{place: measured(place, options) for place in PLACES} for _ in range(options.rounds)]
