@@ -96,13 +96,18 @@ TEST(RopeFrequencies, YarnOfDeepSeekKeepsItsMagnitudeForTheScores) {
   EXPECT_EQ(rope_frequencies(s).magnitude, 0.5f);
 }
 
-TEST(RopeFrequencies, YarnOfQwen3) {
+RopeScaling yarn_of_qwen3() {
   RopeScaling s;
   s.type = RopeScalingType::kYarn;
   s.n_rot = 128;
   s.base = 1e6;
   s.factor = 4;
   s.original_context = 32768;
+  return s;
+}
+
+TEST(RopeFrequencies, YarnOfQwen3) {
+  RopeScaling s = yarn_of_qwen3();
   expect_ramp(s, 23, 40);
   EXPECT_NEAR(rope_frequencies(s).magnitude, 1.1386294, 1e-6);
   s.attn_factor = 2;
@@ -111,12 +116,7 @@ TEST(RopeFrequencies, YarnOfQwen3) {
 
 // Pairs 0 to 23 keep their frequency, 40 and on are stretched by 4.
 TEST(RopeFrequencies, YarnKeepsAsMuchAsItIsTold) {
-  RopeScaling s;
-  s.type = RopeScalingType::kYarn;
-  s.n_rot = 128;
-  s.base = 1e6;
-  s.factor = 4;
-  s.original_context = 32768;
+  RopeScaling s = yarn_of_qwen3();
   s.ext_factor = 0.5;
   RopeFrequencies got = rope_frequencies(s);
   EXPECT_TRUE(frequencies_match(got, {{0, 0.625}, {23, 0.625 * plain_frequency(s, 23)},
@@ -133,12 +133,7 @@ TEST(RopeFrequencies, YarnKeepsAsMuchAsItIsTold) {
 // Spec: corr(beta) = n_rot * ln(C / (beta * 2 pi)) / (2 ln base), which is 23.6 for 32 turns and 39.6 for one: with the
 // bounds exchanged for 64 and 2 turns, 20.4 and 36.4.
 TEST(RopeFrequencies, YarnRampEndsWhereTheTurnsSay) {
-  RopeScaling s;
-  s.type = RopeScalingType::kYarn;
-  s.n_rot = 128;
-  s.base = 1e6;
-  s.factor = 4;
-  s.original_context = 32768;
+  RopeScaling s = yarn_of_qwen3();
   s.beta_fast = 64;
   s.beta_slow = 2;
   expect_ramp(s, 20, 37);
