@@ -32,13 +32,14 @@ struct FusedAct {
 // What a type's products need of the sums of activations.
 enum class FusedSums : uint8_t {
   kNone,
-  kMins32,     // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
-  kPlain32,    // int16 [8], of groups of 32
-  kPlain16,    // int16 [16], as they are
-  kOffset,     // int32: of all 256, times -offset of the codes
-  kNegated16,  // int16 [16], times -1
-  kOffsets16,  // int32 [16], of groups of 16, times -offset of the codes
-  kOffsets32,  // int32 [8], of groups of 32, times -offset of the codes
+  kMins32,         // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
+  kPlain32,        // int16 [8], of groups of 32
+  kPlain16,        // int16 [16], as they are
+  kOffset,         // int32: of all 256, times -offset of the codes
+  kNegated16,      // int16 [16], times -1
+  kOffsets16,      // int32 [16], of groups of 16, times -offset of the codes
+  kOffsets32,      // int32 [8], of groups of 32, times -offset of the codes
+  kTwinOffsets32,  // the same, each twice
   // Of each 128 columns int32 [16], times -offset of the codes:
   kSpreadOffsets32,  // of four groups of 32, each four times
   kLaneOffsets,      // of what lane i multiplies: codes 4 * i to 4 * i + 3, and those 64 further, in the type's order
@@ -50,6 +51,7 @@ enum class ActDeal : uint8_t {
   kNone,
   kFourths,      // column 0 of each four, then column 1 of each, and so on
   kEighths,      // the same with eight
+  kTwinEighths,  // the same, each four columns twice
   kFourthsOf64,  // the same with four, 64 columns at a time
   kEighthsOf128,
   kRunPairs,  // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
@@ -60,12 +62,15 @@ struct ActOrder {
   uint8_t piece[16];
   ActDeal deal = ActDeal::kNone;
 };
+// How often an order has each column.
+constexpr int act_copies(const ActOrder& order) { return order.deal == ActDeal::kTwinEighths ? 2 : 1; }
 constexpr ActOrder kPlainOrder = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
 // Nibbles of 32 bytes: 0-31 and 64-95, then 32-63 and 96-127.
 constexpr ActOrder kNibbles32Order = {{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}};
 // Nibbles of 16 bytes: the lower halves of four groups of 32, then the upper ones.
 constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}};
 constexpr ActOrder kRunsOrder = {{}, ActDeal::kEighths};
+constexpr ActOrder kTwinRunsOrder = {{}, ActDeal::kTwinEighths};
 constexpr ActOrder kQuadsOrder = {{}, ActDeal::kFourths};
 constexpr ActOrder kQuads64Order = {{}, ActDeal::kFourthsOf64};
 constexpr ActOrder kRuns128Order = {{}, ActDeal::kEighthsOf128};

@@ -85,16 +85,17 @@ inline __m512i magnitudes(__m512i codes) {
   return map_bits<kRows, Magnitudes::kConstant>(codes);
 }
 
-// Eight signs of the seven bits of each byte from kFirst on: the eighth is the parity of the others.
-template <int kFirst>
-inline __m512i signs_of_sevens(__m512i bytes) {
-  constexpr BitRows kRows = [] {
-    BitRows rows{};
-    for (int i = 0; i < 7; i++) rows.row[i] = static_cast<uint8_t>(1 << (kFirst + i));
-    rows.row[7] = 0x7F << kFirst & 0xFF;
-    return rows;
-  }();
-  return map_bits<kRows>(bytes);
+// Eight signs of the seven lower bits of each byte: the eighth is the parity of the others.
+inline __m512i signs_of_sevens(__m512i bytes) { return map_bits<BitRows{{1, 2, 4, 8, 16, 32, 64, 0x7F}}>(bytes); }
+
+// Where bytes start in the 64 bits that eight of them share.
+struct Windows {
+  alignas(64) uint8_t at[64];
+};
+template <Windows kWindows>
+inline __m512i take_windows(__m512i bits) {
+  alignas(64) static constexpr Windows kAt = kWindows;
+  return _mm512_multishift_epi64_epi8(load512(kAt.at), bits);
 }
 
 // Indices of eight or nine bits: bytes, whose lower six a permutation takes, and masks of the bits above.

@@ -1,5 +1,5 @@
-// Fused products of IQ2_XS, IQ2_S, IQ1_S and IQ1_M; the layouts are described beside their decoders in quant/decode:
-// iq2 and iq1.
+// Fused products of IQ2_S, IQ1_S and IQ1_M; the layouts are described beside their decoders in quant/decode: iq2 and
+// iq1.
 //
 // Their codebooks are large: finding an entry by permutations of registers would take more steps than the rest. So the
 // entries of runs are gathered, as lanes of eight four-bit codes. What else tells a code (its sign, the shift of its
@@ -47,10 +47,6 @@ inline __m512i gather(const NibbleCodebook<kEntries>& codebook, __m512i indices)
   return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), all, indices, codebook.entry, 4);
 }
 
-// Where the bytes of each two lanes start in the 64 bits of both.
-struct Windows {
-  alignas(64) uint8_t at[64];
-};
 constexpr Windows windows(const uint8_t (&starts)[8]) {
   Windows w{};
   for (int i = 0; i < 64; i++) w.at[i] = starts[i % 8];
@@ -61,11 +57,6 @@ constexpr Windows shared_windows(const uint8_t (&starts)[4], int per_lane) {
   Windows w{};
   for (int i = 0; i < 64; i++) w.at[i] = static_cast<uint8_t>((starts[i % 4] + i / 4 * per_lane) & 63);
   return w;
-}
-template <Windows kWindows>
-inline __m512i take_windows(__m512i bits) {
-  alignas(64) static constexpr Windows kAt = kWindows;
-  return _mm512_multishift_epi64_epi8(load512(kAt.at), bits);
 }
 inline __m512i all_lanes(uint64_t bits) { return _mm512_set1_epi64(static_cast<int64_t>(bits)); }
 
@@ -100,8 +91,21 @@ struct FusedGathered {
 
   static const NibbleCodebook<Type::kEntries>& make_codebook() { return Type::nibbles(); }
 
-  static __m512i row(const uint8_t* block, const FusedAct& a) {
-    const GroupRuns runs = Type::runs(block, *static_cast<const NibbleCodebook<Type::kEntries>*>(a.codebook));
+  // Taken out of the blocks once for all activation rows: a gather is a step that the compiler leaves where it is.
+  struct Unpacked {
+    GroupRuns row[kFusedRows];
+    __m128 d;
+  };
+  [[gnu::always_inline]] static Unpacked unpack(const FourRows& rows, const void* codebook) {
+    Unpacked out;
+    for (int r = 0; r < kFusedRows; r++) {
+      out.row[r] = Type::runs(rows.at[r], *static_cast<const NibbleCodebook<Type::kEntries>*>(codebook));
+    }
+    out.d = _mm_mul_ps(Type::d(rows), _mm_set1_ps(0.125f));
+    return out;
+  }
+
+  static __m512i products(const GroupRuns& runs, const FusedAct& a) {
     using Nibbles = typename Type::Nibbles;
     __m512i sums = load512(a.sums);
     sums = add_dot4(sums, magnitudes<Nibbles, 0>(runs.first), load512(a.codes));
@@ -111,11 +115,10 @@ struct FusedGathered {
     return _mm512_mullo_epi32(sums, runs.scales);
   }
 
-  [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {
+  [[gnu::always_inline]] static __m128 add(const Unpacked& rows, const FusedAct& a, __m128 y) {
     __m512i sums[kFusedRows];
-    for (int r = 0; r < kFusedRows; r++) sums[r] = row(rows.at[r], a);
-    const __m128 d = _mm_mul_ps(Type::d(rows), _mm_set1_ps(0.125f));
-    return add_scaled(y, add_lanes(add_rows(sums)), _mm_mul_ps(d, _mm_set1_ps(*a.d)));
+    for (int r = 0; r < kFusedRows; r++) sums[r] = products(rows.row[r], a);
+    return add_scaled(y, add_lanes(add_rows(sums)), _mm_mul_ps(rows.d, _mm_set1_ps(*a.d)));
   }
 };
 
@@ -141,28 +144,6 @@ struct Iq2Gathered {
   // Of nibbles s, one for each group.
   static __m512i scales(const uint8_t* nibbles) {
     return odd_scales(take_windows<shared_windows({63, 0, 0, 0}, 4)>(all_lanes(u64_at(nibbles))), 0x1E);
-  }
-};
-
-struct Iq2Xs : Iq2Gathered {
-  static constexpr size_t kBytes = 74;
-  static constexpr size_t kEntries = 512;
-  static const NibbleCodebook<kEntries>& nibbles() {
-    static const NibbleCodebook<kEntries> kNibbles = nibble_codebook<nibble>(quant::kIq2Xs);
-    return kNibbles;
-  }
-  static GroupRuns runs(const uint8_t* block, const NibbleCodebook<kEntries>& codebook) {
-    // Kept in a register: as an operand of three instructions it would be loaded three times, and gathers take all that
-    // a core can load.
-    __m512i words = load512(block + 2);
-    asm("" : "+v"(words));
-    const __m512i low = _mm512_set1_epi32(0x1FF);
-    const __m512i signs = signs_of_sevens<1>(words);  // bytes 1 and 3 of each lane
-    return {join(gather(codebook, _mm512_and_si512(words, low)),
-                 take_windows<windows({8, 10, 12, 14, 40, 42, 44, 46})>(signs)),
-            join(gather(codebook, _mm512_and_si512(_mm512_srli_epi32(words, 16), low)),
-                 take_windows<windows({24, 26, 28, 30, 56, 58, 60, 62})>(signs)),
-            scales(block + 66)};
   }
 };
 

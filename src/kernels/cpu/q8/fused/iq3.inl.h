@@ -50,7 +50,7 @@ struct FusedIq3Xxs {
     const Indices index = indices_of(load512(block + 2));
     const __m512i words = _mm512_maskz_cvtepu32_epi64(0xFF, load256(block + 66));
     const __m512i sevens = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(0x1515'0E0E'0707'0000), words);
-    const __m512i signs = signs_of_sevens<0>(sevens);
+    const __m512i signs = signs_of_sevens(sevens);
     // Both before the signs, which want mask registers too.
     const __m512i codes0 = look_up<256>(codebook(a).half[0], index);
     const __m512i codes1 = look_up<256>(codebook(a).half[1], index);
@@ -97,8 +97,8 @@ struct FusedIq3S {
     const __m512i nibbles =
         _mm512_rolv_epi32(_mm512_set1_epi32(static_cast<int>(u32_at(block + 106))),
                           _mm512_set_epi32(5, 5, 9, 9, 13, 13, 17, 17, 21, 21, 25, 25, 29, 29, 1, 1));
-    return _mm512_mullo_epi32(
-        sums, _mm512_ternarylogic_epi32(nibbles, _mm512_set1_epi32(0x1E), _mm512_set1_epi32(1), 0xEA));
+    return _mm512_mullo_epi32(sums,
+                              _mm512_ternarylogic_epi32(nibbles, _mm512_set1_epi32(0x1E), _mm512_set1_epi32(1), 0xEA));
   }
 
   [[gnu::always_inline]] static __m128 add(const FourRows& rows, const FusedAct& a, __m128 y) {

@@ -11,17 +11,17 @@ namespace strata::kernels::STRATA_ISA_NS {
 // Bytes that prepared sums take for each 256 columns.
 constexpr size_t sum_bytes(FusedSums kind) {
   if (kind == FusedSums::kSpreadOffsets32 || kind == FusedSums::kLaneOffsets) return 128;
-  return kind == FusedSums::kOffsets16 ? 64 : 32;
+  return kind == FusedSums::kOffsets16 || kind == FusedSums::kTwinOffsets32 ? 64 : 32;
 }
 
 // The parts of a prepared activation row, each a multiple of 64 bytes.
 struct FusedLayout {
   size_t codes, sums, d, bytes;
-  FusedLayout(FusedSums kind, int64_t cols) {
+  FusedLayout(int copies, FusedSums kind, int64_t cols) {
     const size_t blocks = static_cast<size_t>((cols + kSuperCols - 1) / kSuperCols);
     const auto lines = [](size_t n) { return (n + 63) / 64 * 64; };
     codes = 0;
-    sums = blocks * kSuperCols;
+    sums = blocks * kSuperCols * static_cast<size_t>(copies);
     d = sums + lines(blocks * sum_bytes(kind));
     bytes = d + lines(blocks * 8 * sizeof(float));
   }
@@ -70,6 +70,16 @@ static void deal_codes(const int8_t* codes, uint8_t* to) {
   }
 }
 
+// 256 codes dealt out to eighths, each four of them twice.
+static void deal_twins(const int8_t* codes, uint8_t* to) {
+  uint8_t dealt[kSuperCols];
+  deal_codes<ActDeal::kEighths>(codes, dealt);
+  for (int i = 0; i < kSuperCols; i += 4) {
+    std::memcpy(to + 2 * i, dealt + i, 4);
+    std::memcpy(to + 2 * i + 4, dealt + i, 4);
+  }
+}
+
 // 256 codes in the type's order.
 static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* to) {
   switch (order.deal) {
@@ -80,6 +90,8 @@ static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* t
       return deal_codes<ActDeal::kFourths>(codes, to);
     case ActDeal::kEighths:
       return deal_codes<ActDeal::kEighths>(codes, to);
+    case ActDeal::kTwinEighths:
+      return deal_twins(codes, to);
     case ActDeal::kFourthsOf64:
       return deal_codes<ActDeal::kFourthsOf64>(codes, to);
     case ActDeal::kEighthsOf128:
@@ -157,6 +169,10 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, cons
       for (int g = 0; g < 8; g++) offsets[g] = -offset * sum32(g);
       std::memcpy(to, offsets, 32);
       return;
+    case FusedSums::kTwinOffsets32:
+      for (int g = 0; g < 16; g++) offsets[g] = -offset * sum32(g / 2);
+      std::memcpy(to, offsets, 64);
+      return;
     case FusedSums::kSpreadOffsets32:
       return spread_offsets(offset, sums16, to);
     case FusedSums::kLaneOffsets:
@@ -171,7 +187,8 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, cons
 // Prepares a whole activation row.
 static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& format, int64_t cols, const ActRow& from,
                         uint8_t* to) {
-  const FusedLayout at(kind, cols);
+  const int copies = act_copies(order);
+  const FusedLayout at(copies, kind, cols);
   const int offset = format.kind == ActFormat::kSuper ? format.super.offset : format.block.offset;
   for (int64_t column = 0; column < cols; column += kSuperCols) {
     const int64_t left = act_cols(cols) - column;
@@ -179,7 +196,7 @@ static FusedAct prepare(const ActOrder& order, FusedSums kind, const Q8Format& f
     int16_t sums[kSuperGroups] = {};
     std::memcpy(codes, from.codes + column, static_cast<size_t>(left < kSuperCols ? left : kSuperCols));
     std::memcpy(sums, from.sums + column / 16, static_cast<size_t>(left < kSuperCols ? left : kSuperCols) / 16 * 2);
-    uint8_t* ordered = to + at.codes + column;
+    uint8_t* ordered = to + at.codes + column * copies;
     prepare_codes(order, codes, ordered);
     prepare_sums(kind, offset, sums, reinterpret_cast<const int8_t*>(ordered),
                  to + at.sums + static_cast<size_t>(column) / kSuperCols * sum_bytes(kind));

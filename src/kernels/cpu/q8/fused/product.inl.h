@@ -26,11 +26,13 @@
 
 namespace strata::kernels::STRATA_ISA_NS {
 
-// The prepared row from `column` on, a multiple of the type's columns.
+// The prepared row from `column` on, a multiple of the type's columns. codebook: the rows' own, handed over beside them
+// so that it is known to be the same for all of them.
 template <class Type>
-inline FusedAct act_from(const FusedAct& a, int64_t column) {
-  return {a.codes + column, a.sums + static_cast<size_t>(column) * sum_bytes(Type::kSums) / kSuperCols,
-          a.d + column / (Type::kCols == kSuperCols ? kSuperCols : 32), a.codebook};
+inline FusedAct act_from(const FusedAct& a, int64_t column, const void* codebook) {
+  return {a.codes + column * act_copies(Type::kOrder),
+          a.sums + static_cast<size_t>(column) * sum_bytes(Type::kSums) / kSuperCols,
+          a.d + column / (Type::kCols == kSuperCols ? kSuperCols : 32), codebook};
 }
 
 // A last stretch of fewer blocks is taken from a copy with zeros behind, whose scales and activations are zero.
@@ -45,6 +47,16 @@ inline FourRows rows_from(const FourRows& rows, size_t byte) {
   return {{rows.at[0] + byte, rows.at[1] + byte, rows.at[2] + byte, rows.at[3] + byte}};
 }
 
+// What a type's products take: its blocks unpacked, or as they are.
+template <class Type>
+[[gnu::always_inline]] inline auto unpacked(const FourRows& rows, const void* codebook) {
+  if constexpr (requires { Type::unpack(rows, codebook); }) {
+    return Type::unpack(rows, codebook);
+  } else {
+    return rows;
+  }
+}
+
 // Sums of four rows with each of n_tokens activation rows. The activations take turns at every block, so that weights
 // are on their way all the time. Inlined, so that y is known to be no weight: what unpacking costs is then paid once
 // for all activations.
@@ -52,18 +64,22 @@ template <class Type>
 [[gnu::always_inline]] inline void four_sums(const FourRows& rows, int64_t cols, size_t row_bytes, const FusedAct* a,
                                              int64_t n_tokens, __m128* y) {
   const int64_t n_takes = cols / Type::kCols;
+  const void* codebook = a[0].codebook;
   for (int64_t t = 0; t < n_tokens; t++) y[t] = _mm_setzero_ps();
   for (int64_t i = 0; i < n_takes; i++) {
     const FourRows from = rows_from(rows, static_cast<size_t>(i) * Type::kBytes);
     prefetch_block<Type::kBytes>(from);
-    for (int64_t t = 0; t < n_tokens; t++) y[t] = Type::add(from, act_from<Type>(a[t], i * Type::kCols), y[t]);
+    const auto weights = unpacked<Type>(from, codebook);
+    for (int64_t t = 0; t < n_tokens; t++) {
+      y[t] = Type::add(weights, act_from<Type>(a[t], i * Type::kCols, codebook), y[t]);
+    }
   }
   if constexpr (Type::kCols == kFourGroupCols) {
     const int64_t column = n_takes * Type::kCols;
     if (column == cols) return;
     const size_t taken = static_cast<size_t>(n_takes) * Type::kBytes;
     for (int64_t t = 0; t < n_tokens; t++) {
-      y[t] = add_tail<Type>(rows_from(rows, taken), row_bytes - taken, act_from<Type>(a[t], column), y[t]);
+      y[t] = add_tail<Type>(rows_from(rows, taken), row_bytes - taken, act_from<Type>(a[t], column, codebook), y[t]);
     }
   }
 }
@@ -106,8 +122,9 @@ template <class Type>
 static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
   FusedAct a[kFewRows];
   for (int64_t t = 0; t < n_tokens; t++) {
-    a[t] = prepare(Type::kOrder, Type::kSums, call.format, call.w.cols, call.act(t, 0),
-                   scratch + static_cast<size_t>(t) * FusedLayout(Type::kSums, call.w.cols).bytes);
+    a[t] = prepare(
+        Type::kOrder, Type::kSums, call.format, call.w.cols, call.act(t, 0),
+        scratch + static_cast<size_t>(t) * FusedLayout(act_copies(Type::kOrder), Type::kSums, call.w.cols).bytes);
     if constexpr (requires { Type::make_codebook(); }) a[t].codebook = &Type::make_codebook();
   }
   if (n_tokens == 1) return prepared_product<Type, true>(call, row_begin, row_end, a, 1);
@@ -116,13 +133,14 @@ static void fused_product(const Q8Call& call, int64_t row_begin, int64_t row_end
 
 struct FusedFormat {
   quant::Type type;
+  int copies;
   FusedSums sums;
   void (*product)(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch);
 };
 
 template <class Type>
 constexpr FusedFormat fused_format_of(quant::Type type) {
-  return {type, Type::kSums, fused_product<Type>};
+  return {type, act_copies(Type::kOrder), Type::kSums, fused_product<Type>};
 }
 
 constexpr FusedFormat kFusedFormats[] = {
@@ -139,7 +157,7 @@ constexpr FusedFormat kFusedFormats[] = {
     fused_format_of<FusedGathered<Iq1S>>(quant::Type::IQ1_S),
     fused_format_of<FusedGathered<Iq1M>>(quant::Type::IQ1_M),
     fused_format_of<FusedIq2Xxs>(quant::Type::IQ2_XXS),
-    fused_format_of<FusedGathered<Iq2Xs>>(quant::Type::IQ2_XS),
+    fused_format_of<FusedIq2Xs>(quant::Type::IQ2_XS),
     fused_format_of<FusedGathered<Iq2S>>(quant::Type::IQ2_S),
     fused_format_of<FusedIq3Xxs>(quant::Type::IQ3_XXS),
     fused_format_of<FusedIq3S>(quant::Type::IQ3_S),
@@ -183,7 +201,8 @@ static const FusedFormat* fused_format(quant::Type type) {
 static bool fused_rows(const Q8Call& call, int64_t row_begin, int64_t row_end, int64_t n_tokens, uint8_t* scratch) {
   const FusedFormat* format = fused_format(call.w.type);
   if (format == nullptr || n_tokens > kFewRows) return false;
-  const int64_t fit = static_cast<int64_t>((kQ8ScratchBytes - 64) / FusedLayout(format->sums, call.w.cols).bytes);
+  const int64_t fit =
+      static_cast<int64_t>((kQ8ScratchBytes - 64) / FusedLayout(format->copies, format->sums, call.w.cols).bytes);
   if (fit == 0) return false;
   for (int64_t t = 0; t < n_tokens; t += fit) {
     format->product(call.from(t), row_begin, row_end, n_tokens - t < fit ? n_tokens - t : fit, scratch);
