@@ -31,6 +31,14 @@ Slot g_slots[kSlots];
 std::atomic<void (*)()> g_restore{nullptr};
 static_assert(std::atomic<void (*)()>::is_always_lock_free, "a signal handler uses it");
 
+void put_in_order() {
+  if (void (*restore)() = g_restore.exchange(nullptr)) restore();
+  for (Slot& slot : g_slots) {
+    State expected = State::kArmed;
+    if (slot.state.compare_exchange_strong(expected, State::kClaimed)) ::unlink(slot.path);
+  }
+}
+
 }  // namespace
 
 Result<UnfinishedFile> UnfinishedFile::create(const std::string& path) {
@@ -59,14 +67,20 @@ UnfinishedFile::~UnfinishedFile() {
 void set_restore(void (*restore)()) { g_restore.store(restore); }
 
 void end_by_signal(int signal) {
-  if (void (*restore)() = g_restore.exchange(nullptr)) restore();
-  for (Slot& slot : g_slots) {
-    State expected = State::kArmed;
-    if (slot.state.compare_exchange_strong(expected, State::kClaimed)) ::unlink(slot.path);
-  }
+  put_in_order();
   std::signal(signal, SIG_DFL);
-  // In a handler of this signal it is held back until the handler returns, and ends the process then.
+  // In its handler the signal is held back.
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   std::raise(signal);
+  ::_exit(128 + signal);
+}
+
+void end_with(int exit_code) {
+  put_in_order();
+  ::_exit(exit_code);
 }
 
 void handle_ending_signals() {

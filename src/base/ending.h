@@ -26,9 +26,13 @@ class UnfinishedFile {
 // for none.
 void set_restore(void (*restore)());
 
-// Removes the unfinished files, calls what set_restore() got, and ends the process as the signal does by default. Is a
-// signal handler, and for handlers that find that the end has come.
-void end_by_signal(int signal);
+// Removes the unfinished files, calls what set_restore() got, and ends the process as the signal does by default, or,
+// where it does nothing (to the first process of a container), with 128 + signal. Is a signal handler, and for handlers
+// that find that the end has come.
+[[noreturn]] void end_by_signal(int signal);
+
+// The same, but with an exit code: for a process that has been asked to end and waits for nothing. Any thread.
+[[noreturn]] void end_with(int exit_code);
 
 // SIGINT, SIGTERM and SIGHUP end the process through end_by_signal(); one that is ignored stays so. Once, early.
 void handle_ending_signals();

@@ -11,10 +11,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<engine::Requ
               "a signal handler uses them");
 
 void request_end(int signal) {
-  if (g_requested.exchange(true, std::memory_order_relaxed)) {
-    end_by_signal(signal);
-    return;
-  }
+  if (g_requested.exchange(true, std::memory_order_relaxed)) end_by_signal(signal);
   if (engine::RequestHandle* request = g_request.load(std::memory_order_relaxed)) request->cancel();
 }
 

@@ -11,8 +11,10 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -240,6 +242,23 @@ TEST_F(OutputFileTest, ASignalLeavesNothingBehind) {
     EXPECT_EQ(get(out_), "old");
     for (const int fd : ready) ::close(fd);
   }
+}
+
+// To the first process of a container no signal does what it does by default.
+TEST_F(OutputFileTest, ASignalEndsTheFirstProcessOfAContainer) {
+  const int own_user = ::geteuid() == 0 ? 0 : CLONE_NEWUSER;
+  const auto child = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWPID | own_user | SIGCHLD, 0, 0, 0, 0));
+  if (child < 0) GTEST_SKIP() << "no namespaces here";
+  if (child == 0) {
+    handle_ending_signals();
+    OutputFile out(out_);
+    if (out.open().ok()) std::raise(SIGTERM);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM) << status;
+  EXPECT_EQ(names(), std::set<std::string>{});
 }
 
 TEST_F(OutputFileTest, AnIgnoredSignalStaysIgnored) {

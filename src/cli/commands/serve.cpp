@@ -48,10 +48,13 @@ std::unique_ptr<server::EngineGenerator> make_generator(const Settings& settings
 }
 
 // Until a signal asks for the end, or the model can't be loaded. Nobody waits for a model that nobody wants any more:
-// while it is being loaded a signal ends the program.
+// while it is being loaded a signal ends the program, in order too, as there is nothing under way.
 Status wait_for_end(const server::Server& server, const server::EngineGenerator& generator,
                     const server::ServerOptions& options, StopSignals& signals) {
-  if (signals.wait() && generator.phase() == server::GeneratorPhase::kLoading) end_by_signal(signals.signal());
+  if (signals.wait() && generator.phase() == server::GeneratorPhase::kLoading) {
+    show_notice("shutting down before the model is loaded");
+    end_with(0);
+  }
   if (generator.phase() == server::GeneratorPhase::kFailed) return generator.failure();
   RETURN_IF_ERROR(write_stdout(ready_text(server, options)));
   while (signals.signal() == 0) signals.wait();

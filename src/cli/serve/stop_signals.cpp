@@ -26,11 +26,8 @@ void count_up() {
 
 void take_signal(int signal) {
   const int error = errno;
-  if (g_signal.exchange(signal) != 0) {
-    end_by_signal(signal);
-  } else {
-    count_up();
-  }
+  if (g_signal.exchange(signal) != 0) end_by_signal(signal);
+  count_up();
   errno = error;
 }
 
