@@ -11,6 +11,11 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxShownBytes = 500;
 
+bool is_failure(int status) {
+  constexpr int kTimeout = 408, kTooEarly = 425, kBusy = 429;
+  return status < 400 || status >= 500 || status == kTimeout || status == kTooEarly || status == kBusy;
+}
+
 const Json* member(const Json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto it = object.find(name);
@@ -58,6 +63,17 @@ OpenAiEvent read_openai_event(std::string_view data) {
 std::string openai_error_text(std::string_view body) {
   const auto error = error_of(Json::parse(body, nullptr, false));
   return error ? *error : printable(body, kMaxShownBytes);
+}
+
+std::string openai_error_field(std::string_view body) {
+  const Json json = Json::parse(body, nullptr, false);
+  const Json* error = member(json, "error");
+  return error == nullptr ? "" : text_at(*error, "param");
+}
+
+Error openai_error(int status, std::string_view body) {
+  const ErrorCode code = is_failure(status) ? ErrorCode::kIo : ErrorCode::kBadInput;
+  return {code, format("the server answered {}: {}", status, openai_error_text(body))};
 }
 
 }  // namespace strata::cli

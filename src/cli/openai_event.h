@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace strata::cli {
 
 // One event of a stream, of chats or of completions. Empty for "[DONE]" and for what is no event.
@@ -21,5 +23,11 @@ OpenAiEvent read_openai_event(std::string_view data);
 
 // The server's own message in a body that is no stream, else the beginning of the body; printable.
 std::string openai_error_text(std::string_view body);
+// The field of the request that such a body says is wrong; "" where it names none.
+std::string openai_error_field(std::string_view body);
+
+// For an answer with another status than 200. kBadInput where asking otherwise would help, kIo for a server that is
+// busy and for what failed there or on the way.
+Error openai_error(int status, std::string_view body);
 
 }  // namespace strata::cli

@@ -153,6 +153,26 @@ TEST(RunConnect, TellsFailuresFromBadInput) {
   }
 }
 
+// A server names its field; the user has set a flag.
+TEST(RunConnect, NamesTheFlagOfAFieldThatIsRefused) {
+  const auto answered = [](const char* field, const std::vector<std::string>& flags) {
+    const std::string error = R"({"error":{"message":"it is too much","param":")" + std::string(field) + "\"}}";
+    const OneAnswer server(page(error, "400 Bad Request"));
+    std::vector<std::string> args = {"run", "--connect", server.url(), "-p", "x"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return strata(args);
+  };
+  EXPECT_TRUE(refused(answered("temperature", {"--temp=3"}), 2, "400: it is too much (--temp)\n"));
+  EXPECT_TRUE(refused(answered("presence_penalty", {"--presence-penalty=9"}), 2, "much (--presence-penalty)\n"));
+  EXPECT_TRUE(refused(answered("max_tokens", {"-n", "5"}), 2, "much (--predict)\n"));
+  EXPECT_TRUE(refused(answered("logit_bias.5", {"--logit-bias=5+1"}), 2, "much (--logit-bias)\n"));
+  EXPECT_TRUE(refused(answered("dry_sequence_breakers[0]", {"--dry-sequence-breaker=a"}), 2,
+                      "much (--dry-sequence-breaker)\n"));
+  // One that was not set, one that is no flag's.
+  EXPECT_TRUE(refused(answered("temperature", {"--top-k=3"}), 2, "400: it is too much\n"));
+  EXPECT_TRUE(refused(answered("prompt", {"--temp=3"}), 2, "400: it is too much\n"));
+}
+
 const char* const kStrangers[] = {"<html></html>", "data: {\"choices\":5}\n\n", "data: {\n\n", "data: [1]\n\n",
                                   "data: {\"choices\":[7],\"usage\":{\"prompt_tokens\":\"a\"}}\n\n",
                                   "data: {\"choices\":[7],\"usage\":[]}\n\n", "data: {\"choices\":{\"a\":1}}\n\n",
@@ -193,6 +213,7 @@ TEST(BenchServe, StrangersAreSaidToBeStrangers) {
   // Errors in words, not in JSON.
   const std::string error = R"({"error":{"message":"no room","type":"t"}})";
   EXPECT_TRUE(refused(bench(page(error, "429 Too Many Requests")), 1, "the server answered 429: no room\n"));
+  EXPECT_TRUE(refused(bench(page(error, "401 Unauthorized")), 2, "the server answered 401: no room\n"));
   EXPECT_TRUE(refused(bench(page("data: " + error + "\n\n")), 1, "the server failed: no room\n"));
   EXPECT_TRUE(refused(bench(page("data: " + std::string(20 << 20, 'x'))), 1, "not a whole stream"));
 }

@@ -88,9 +88,7 @@ Result<Answer> ask(server::http::Client& client, const ServeBenchOptions& option
   });
   // Nothing but an event without an end makes the reader stop.
   if (!status.ok() && status.error().code != ErrorCode::kCancelled) return status.error();
-  if (status.ok() && *status != 200) {
-    return Error{ErrorCode::kIo, format("the server answered {}: {}", *status, openai_error_text(answer.rest))};
-  }
+  if (status.ok() && *status != 200) return openai_error(*status, answer.rest);
   if (answer.error) return Error{ErrorCode::kIo, "the server failed: " + *answer.error};
   if (!status.ok() || !answer.finished) {
     return Error{ErrorCode::kIo,

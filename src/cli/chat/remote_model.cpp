@@ -20,10 +20,12 @@ constexpr size_t kMaxErrorBytes = 64 << 10;
 constexpr const char* kNoStream =
     "the server's answer is not a whole stream of OpenAI's API; is that a server of one?";
 
-// Statuses from which the user can't recover by asking otherwise: the server is busy, or something on the way failed.
-bool is_failure(int status) {
-  constexpr int kTimeout = 408, kTooEarly = 425, kBusy = 429;
-  return status < 400 || status >= 500 || status == kTimeout || status == kTooEarly || status == kBusy;
+// What the user has set is his flag, whatever the field is called that it was sent in.
+Error refusal(const Settings& settings, int status, std::string_view body) {
+  Error error = openai_error(status, body);
+  const std::string flag = remote_flag(settings, openai_error_field(body));
+  if (!flag.empty()) error.message += format(" ({})", flag);
+  return error;
 }
 
 // Takes the events of a stream and brings their text to stdout.
@@ -114,10 +116,7 @@ Result<RemoteAnswer> RemoteModel::ask(const std::string& path, Json body) {
   RETURN_IF_ERROR(writer.written());
   if (too_long) return Error{ErrorCode::kIo, kNoStream};
   if (!status.ok() && status.error().code != ErrorCode::kCancelled) return status.error();
-  if (status.ok() && *status != 200) {
-    const ErrorCode code = is_failure(*status) ? ErrorCode::kIo : ErrorCode::kBadInput;
-    return Error{code, format("the server answered {}: {}", *status, openai_error_text(plain))};
-  }
+  if (status.ok() && *status != 200) return refusal(settings_, *status, plain);
   if (writer.error()) return Error{ErrorCode::kIo, "the server failed: " + *writer.error()};
   if (!status.ok()) {
     writer.answer().finish.clear();  // interrupted

@@ -16,10 +16,12 @@ using Json = nlohmann::ordered_json;
 // As far as OpenAI's API goes, and with it servers.
 constexpr float kMostBias = 100;
 
-constexpr struct {
+struct RemoteField {
   Key key;
   const char* field;
-} kNumbers[] = {{Key::kTemp, "temperature"},
+};
+
+constexpr RemoteField kNumbers[] = {{Key::kTemp, "temperature"},
                 {Key::kTopP, "top_p"},
                 {Key::kTopK, "top_k"},
                 {Key::kMinP, "min_p"},
@@ -46,15 +48,30 @@ constexpr struct {
                 {Key::kSeed, "seed"},
                 {Key::kPredict, "max_tokens"}};
 
+// That are no numbers.
+constexpr RemoteField kSamplers = {Key::kSamplers, "samplers"};
+constexpr RemoteField kLogitBias = {Key::kLogitBias, "logit_bias"};
+constexpr RemoteField kIgnoreEos = {Key::kIgnoreEos, "ignore_eos"};
+constexpr RemoteField kBreakers = {Key::kDrySequenceBreaker, "dry_sequence_breakers"};
+
 // The others that mean something to run --connect.
-constexpr Key kOthers[] = {Key::kConnect,   Key::kApiKey,    Key::kPrompt,    Key::kRaw,
-                           Key::kChat,      Key::kReasoning, Key::kLogLevel,  Key::kSamplers,
-                           Key::kLogitBias, Key::kIgnoreEos, Key::kDrySequenceBreaker};
+constexpr Key kOthers[] = {Key::kConnect, Key::kApiKey,    Key::kPrompt,  Key::kRaw,
+                           Key::kChat,    Key::kReasoning, Key::kLogLevel};
+
+// The first field that the user's settings are sent in of which `is_it` is true; null for none.
+template <class IsIt>
+const RemoteField* find_field(const IsIt& is_it) {
+  const auto number = std::find_if(std::begin(kNumbers), std::end(kNumbers), is_it);
+  if (number != std::end(kNumbers)) return number;
+  for (const RemoteField* field : {&kSamplers, &kLogitBias, &kIgnoreEos, &kBreakers}) {
+    if (is_it(*field)) return field;
+  }
+  return nullptr;
+}
 
 bool counts_remotely(Key key) {
-  const auto is_it = [&](const auto& number) { return number.key == key; };
   return std::find(std::begin(kOthers), std::end(kOthers), key) != std::end(kOthers) ||
-         std::any_of(std::begin(kNumbers), std::end(kNumbers), is_it);
+         find_field([&](const RemoteField& field) { return field.key == key; }) != nullptr;
 }
 
 Status add_biases(const Settings& settings, Json& body) {
@@ -67,7 +84,7 @@ Status add_biases(const Settings& settings, Json& body) {
                    format("--logit-bias: token {} gets {}, but a server takes -{} to {}; -{} all but forbids a token",
                           id, bias, kMostBias, kMostBias, kMostBias)};
     }
-    body["logit_bias"][std::to_string(id)] = bias;
+    body[kLogitBias.field][std::to_string(id)] = bias;
   }
   return {};
 }
@@ -96,16 +113,22 @@ Status add_remote_settings(const Settings& settings, Json& body) {
       body[field] = settings.number(key);
     }
   }
-  if (settings.is_set(Key::kIgnoreEos)) body["ignore_eos"] = settings.on(Key::kIgnoreEos);
-  if (settings.is_set(Key::kSamplers)) body["samplers"] = settings.text(Key::kSamplers);
+  if (settings.is_set(Key::kIgnoreEos)) body[kIgnoreEos.field] = settings.on(Key::kIgnoreEos);
+  if (settings.is_set(Key::kSamplers)) body[kSamplers.field] = settings.text(Key::kSamplers);
   if (settings.is_set(Key::kDrySequenceBreaker)) {
     const auto breakers = parse_sequence_breakers(settings.text(Key::kDrySequenceBreaker));
     if (!breakers.ok()) {
       return Error{breakers.error().code, format("--dry-sequence-breaker: {}", breakers.error().message)};
     }
-    body["dry_sequence_breakers"] = *breakers;
+    body[kBreakers.field] = *breakers;
   }
   return add_biases(settings, body);
+}
+
+std::string remote_flag(const Settings& settings, std::string_view field) {
+  field = field.substr(0, field.find_first_of(".["));
+  const RemoteField* found = find_field([&](const RemoteField& each) { return field == each.field; });
+  return found == nullptr || !settings.is_set(found->key) ? "" : format("--{}", setting(found->key).name);
 }
 
 }  // namespace strata::cli

@@ -233,10 +233,9 @@ Status bench_a_server(const Settings& settings) {
   options.requests = settings.integer(Key::kRepetitions);
   const bool json = settings.on(Key::kJson);
   std::vector<ServeResult> results;
-  if (!json) RETURN_IF_ERROR(write_stdout(serve_table_head()));
   for (const int64_t clients : options.clients) {
     ASSIGN_OR_RETURN(ServeResult result, bench_serve(options, clients));
-    if (!json) RETURN_IF_ERROR(write_stdout(serve_row(result)));
+    if (!json) RETURN_IF_ERROR(write_stdout((results.empty() ? serve_table_head() : "") + serve_row(result)));
     results.push_back(std::move(result));
   }
   return json ? write_stdout(serve_json(results)) : Status();

@@ -68,7 +68,12 @@ bool is_name(std::string_view text) {
 // A host with or without a port, as browsers write it.
 bool is_small_host(std::string_view text) {
   const std::optional<std::string> name = host_name(text);
-  return name && text == lowered(text) && (is_name(*name) || is_address(*name));
+  if (!name || text != lowered(text)) return false;
+  if (text.size() > name->size() + 1) {
+    const std::string_view port = text.substr(name->size() + 1);
+    if (port.starts_with('0') || std::stoi(std::string(port)) > UINT16_MAX) return false;
+  }
+  return is_name(*name) || is_address(*name);
 }
 
 bool is_scheme(std::string_view text) {

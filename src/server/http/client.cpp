@@ -75,15 +75,18 @@ void Client::close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-Error Client::failure(const std::string& what) const {
-  return {ErrorCode::kIo, format("http://{}: {}", authority_text(url_.host, url_.port), what)};
-}
+std::string Client::place() const { return format("http://{}", authority_text(url_.host, url_.port)); }
+
+Error Client::failure(const std::string& what) const { return {ErrorCode::kIo, format("{}: {}", place(), what)}; }
 
 Status Client::connect() {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int failed = ::getaddrinfo(url_.host.c_str(), std::to_string(url_.port).c_str(), &hints, &found);
+  if (failed == EAI_NONAME) {  // whoever knows of no such host now will not a minute later
+    return strata::Error{ErrorCode::kNotFound, format("{}: there is no host of this name", place())};
+  }
   if (failed != 0) return failure(::gai_strerror(failed));
   int last = 0;
   for (const addrinfo* at = found; at != nullptr && fd_ < 0; at = at->ai_next) {

@@ -37,8 +37,8 @@ class Client {
 
   // Gets the body of an answer in pieces as they come; false: no more is wanted, and the connection is closed.
   using Sink = std::function<bool(std::string_view piece)>;
-  // The status. kIo when the server can't be reached, goes away or says nothing for the timeout; kCancelled when the
-  // sink or `stop` said so.
+  // The status. kNotFound when there is no host of this name; kIo when the server can't be reached, goes away or says
+  // nothing for the timeout; kCancelled when the sink or `stop` said so.
   Result<int> ask(const ClientRequest& request, const Sink& sink, const std::atomic<bool>* stop = nullptr);
 
  private:
@@ -48,6 +48,7 @@ class Client {
   Result<int> receive(const Sink& sink, const std::atomic<bool>* stop, bool& heard);
   // Whether there is something to read; an error for a stop or the timeout.
   Status wait_readable(const std::atomic<bool>* stop);
+  std::string place() const;  // of the server, for messages
   Error failure(const std::string& what) const;
 
   const Url url_;

@@ -216,14 +216,17 @@ TEST(JsonDepth, CountsWhatIsOutsideOfTexts) {
 // W02: a rule that no page can ever match is a mistake that should be told at once.
 TEST(OriginRule, IsWhatBrowsersSend) {
   for (const char* origin : {"*", "https://app.example", "http://localhost:3000", "http://127.0.0.1:8000",
-                             "http://[::1]:5173", "https://a-b_c.example:8443", "chrome-extension://abcdefgh"}) {
+                             "http://[::1]:5173", "https://a-b_c.example:8443", "chrome-extension://abcdefgh",
+                             "http://localhost:1", "http://localhost:65535"}) {
     EXPECT_TRUE(check_origin_rule(origin, "--cors-origin").ok()) << origin;
   }
   for (const char* origin : {"", "app.example", "https://", "https://app.example/", "https://app.example/x", "null",
                              "https://App.example", "HTTPS://app.example", "https://app.example:443",
-                             "http://localhost:80", "http://localhost:", "http://localhost:123456", "https://*.example",
-                             "https://a b", "https://user@app.example", "https://app.example?x", "://a", "https:/a",
-                             "http://[::1", "http://b\xc3\xbc.example", "https://a\r\nX: y"}) {
+                             "http://localhost:80", "http://localhost:", "http://localhost:123456",
+                             "http://a:0", "http://a:65536", "http://a:99999", "http://[::1]:0", "http://a:03000",
+                             "https://*.example", "https://a b", "https://user@app.example",
+                             "https://app.example?x", "://a", "https:/a", "http://[::1",
+                             "http://b\xc3\xbc.example", "https://a\r\nX: y"}) {
     const Status status = check_origin_rule(origin, "--cors-origin");
     ASSERT_FALSE(status.ok()) << origin;
     EXPECT_EQ(status.error().code, ErrorCode::kBadInput);
