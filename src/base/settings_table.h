@@ -67,7 +67,7 @@
     "linear where it says nothing and --rope-scale is given")                                                         \
   X(kRopeScale, "rope-scale", SettingType::kFloat, "auto", 0.001, 10000, "", "", kScopeEngine,                        \
     "How many times longer than it was trained with the context is; auto is as the model's file says")                \
-  X(kRopeFreqBase, "rope-freq-base", SettingType::kFloat, "auto", 1, 1e15, "", "", kScopeEngine,                      \
+  X(kRopeFreqBase, "rope-freq-base", SettingType::kFloat, "auto", 2, 1e15, "", "", kScopeEngine,                      \
     "Base of rope's frequencies; auto is as the model's file says")                                                   \
   X(kRopeFreqScale, "rope-freq-scale", SettingType::kFloat, "auto", 0.0001, 1000, "", "", kScopeEngine,               \
     "One over --rope-scale")                                                                                          \

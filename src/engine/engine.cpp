@@ -65,6 +65,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const gguf::Model& model, const Eng
   return engine;
 }
 
+Status Engine::check(const gguf::Model& model, const EngineConfig& config) {
+  Stats stats;
+  return Engine(model, stats).choose(config);
+}
+
 Status Engine::choose(const EngineConfig& config) {
   config_ = config;
   ASSIGN_OR_RETURN(arch_, model::find_architecture(model_));

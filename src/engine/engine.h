@@ -42,6 +42,8 @@ class Engine {
   // Decides where everything goes, says what does not fit before it loads anything, then loads. `model` and `stats`
   // outlive the engine.
   static Result<std::unique_ptr<Engine>> open(const gguf::Model& model, const EngineConfig& config, Stats& stats);
+  // Fails as open() would before it loads anything; what it takes for that is given back.
+  static Status check(const gguf::Model& model, const EngineConfig& config);
   ~Engine();
 
   const model::HParams& hparams() const { return hp_; }

@@ -112,9 +112,6 @@ const char* RopeOverrides::yarn_flag() const {
 }
 
 Status check_overrides(const RopeOverrides& overrides) {
-  if (overrides.base && !(*overrides.base > 1)) {
-    return Error{ErrorCode::kBadInput, format("--rope-freq-base {}: expected more than 1", *overrides.base)};
-  }
   if (!overrides.scaling) return {};
   const RopeScalingType type = *overrides.scaling;
   const auto contradicts = [&](const char* flag) {

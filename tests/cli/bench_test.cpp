@@ -79,6 +79,24 @@ TEST(Bench, RefusesWrongArguments) {
   for (const auto& c : cases) EXPECT_TRUE(refused(strata(c.args), 2, c.text)) << ::testing::PrintToString(c.args);
 }
 
+// What the model or the devices can't have is said before memory is measured, which takes seconds: here there is none
+// to measure with, and where that is tried it is what is complained of.
+TEST(Bench, RefusesBeforeItMeasures) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take all addresses";
+#endif
+  const auto bench = [](const Args& flags) {
+    Args args = {"-c", "ulimit -v 2000000; exec \"$0\" \"$@\"", STRATA_PROGRAM, "bench",
+                 golden_path("arch/deepseek2/model-bf16.gguf"), "-p", "4", "-n", "1", "-t", "1", "--buffer-mib",
+                 "16384"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return call({.args = args, .program = "/bin/sh"});
+  };
+  EXPECT_TRUE(refused(bench({"--layer-split", "1,2"}), 2, "--layer-split 1,2 is for 2 devices"));
+  EXPECT_TRUE(refused(bench({"--kv-type", "q8_0"}), 2, "--kv-type q8_0"));
+  EXPECT_TRUE(refused(bench({"--ram-gib", "0.0001"}), 1, "do not fit into the"));
+}
+
 // Counted in bench_traffic_test.cpp: what a token reads beside its context, and the float32 context of a token.
 constexpr double kTokenBytes = 295552;
 constexpr double kContextBytes = 1536;

@@ -102,11 +102,16 @@ TEST_F(QuantizeCommandTest, RefusesWhatCannotBe) {
   const std::string in = write_model(std::vector<float>(512, 0.5f), {256, 2});
   const struct { Args args; const char* text; int exit_code = 2; } cases[] = {
       {{}, "write strata quantize IN OUT TYPE"},
-      {{in}, "1 was given; write strata quantize IN OUT TYPE"},
+      {{in}, "takes 3 arguments, but 1 was given; write strata quantize IN OUT TYPE"},
       {{in, out()}, "2 were given; write strata quantize IN OUT TYPE"},
+      {{in, "--type", "Q8_0"}, "takes 2 arguments beside these flags, but 1 was given"},
+      {{"--model", in, "--out", out()}, "quantize needs a type (--type); write strata quantize IN OUT TYPE"},
+      {{"--out", out(), "--type", "Q8_0"}, "quantize needs a model (--model)"},
+      {{"--model", in, "--type", "Q8_0"}, "quantize needs a file to write (--out)"},
+      {{"x", "--model", in, "--out", out(), "--type", "Q8_0"}, "takes 0 arguments beside these flags"},
       {{in, out(), "Q8_0", "x"}, "4 were given"},
       {{in, out(), "Q9_0"}, "unknown type 'Q9_0'; there are F32, "},
-      {{in, out(), ""}, "quantize needs a model, a file to write and a type"},
+      {{in, out(), ""}, "quantize needs a type (--type)"},
       {{in, out(), "IQ2_XS"}, "no quantiser for IQ2_XS"},
       {{in, in, "Q8_0"}, "it would replace"},
       {{in, dir_.path(), "Q8_0"}, "is not a file"},
@@ -122,6 +127,22 @@ TEST_F(QuantizeCommandTest, RefusesWhatCannotBe) {
     args.insert(args.end(), c.args.begin(), c.args.end());
     EXPECT_TRUE(refused(strata(args), c.exit_code, c.text)) << ::testing::PrintToString(args);
     EXPECT_EQ(names_in(dir_), std::set<std::string>{"in.gguf"});
+  }
+}
+
+// Arguments are what no flag gives.
+TEST_F(QuantizeCommandTest, TakesFlagsAndArgumentsTogether) {
+  const std::string in = write_model(std::vector<float>(512, 0.5f), {256, 2});
+  ASSERT_TRUE(succeeded(strata({"quantize", in, out(), "Q8_0"})));
+  const std::string wanted = read_file(out());
+  for (const Args& args : {Args{in, "--out", dir_.file("x"), "--type", "Q8_0"},
+                           Args{"--model", in, dir_.file("x"), "Q8_0"},
+                           Args{in, dir_.file("x"), "--type=Q8_0"}}) {
+    Args all = {"quantize"};
+    all.insert(all.end(), args.begin(), args.end());
+    EXPECT_TRUE(succeeded(strata(all))) << ::testing::PrintToString(args);
+    EXPECT_EQ(read_file(dir_.file("x")), wanted);
+    std::filesystem::remove(dir_.file("x"));
   }
 }
 

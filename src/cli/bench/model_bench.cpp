@@ -162,6 +162,7 @@ Status bench_model(const gguf::Model& model, const ModelBenchOptions& options, S
                    ModelBenchReporter& reporter) {
   ASSIGN_OR_RETURN(const model::HParams hp, read_hparams(model));
   ASSIGN_OR_RETURN(const Traffic traffic, Traffic::of(model, hp, options.config.kv_type));
+  RETURN_IF_ERROR(engine::Engine::check(model, options.config));  // before seconds are spent on the memory's speed
   for (const int n_threads : options.threads) {
     RETURN_IF_ERROR(bench_threads(model, options, n_threads, traffic, stats, reporter));
   }

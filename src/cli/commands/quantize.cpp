@@ -16,21 +16,32 @@ namespace {
 
 constexpr const char* kUsage = "write strata quantize IN OUT TYPE";
 
+constexpr struct {
+  Key key;
+  const char* what;
+} kNeeds[] = {{Key::kModel, "a model"}, {Key::kOut, "a file to write"}, {Key::kType, "a type"}};
+
+// All three, or those that no flag gives.
 Status take_words(Words words, Settings& settings) {
   if (words.empty()) return {};
-  if (words.size() != 3) {
-    return Error{ErrorCode::kBadInput, format("quantize takes three arguments, but {} {} given; {}", words.size(),
-                                              words.size() == 1 ? "was" : "were", kUsage)};
+  std::vector<Key> keys;
+  for (const auto& need : kNeeds) {
+    if (words.size() == std::size(kNeeds) || !settings.is_set(need.key)) keys.push_back(need.key);
   }
-  RETURN_IF_ERROR(give(settings, Key::kModel, words[0]));
-  RETURN_IF_ERROR(give(settings, Key::kOut, words[1]));
-  return give(settings, Key::kType, words[2]);
+  if (words.size() != keys.size()) {
+    return Error{ErrorCode::kBadInput,
+                 format("quantize takes {}{}, but {} {} given; {}", counted(std::ssize(keys), "argument"),
+                        std::size(keys) < std::size(kNeeds) ? " beside these flags" : "", words.size(),
+                        words.size() == 1 ? "was" : "were", kUsage)};
+  }
+  for (size_t i = 0; i < keys.size(); i++) RETURN_IF_ERROR(give(settings, keys[i], words[i]));
+  return {};
 }
 
 Status require_all(const Settings& settings) {
-  for (const Key key : {Key::kModel, Key::kOut, Key::kType}) {
+  for (const auto& [key, what] : kNeeds) {
     if (!settings.text(key).empty()) continue;
-    return Error{ErrorCode::kBadInput, format("quantize needs a model, a file to write and a type; {}", kUsage)};
+    return Error{ErrorCode::kBadInput, format("quantize needs {} (--{}); {}", what, setting(key).name, kUsage)};
   }
   return {};
 }
