@@ -184,10 +184,13 @@ TEST(ThreadPoolTest, SpinningWorkersComeToEveryJob) {
 }
 
 // The context lives on the stack of one turn of the loop: a worker that comes late and touches it is seen by the
-// sanitizers, and one that computes a piece of another job breaks the sum.
+// sanitizers, and one that computes a piece of another job breaks the sum. The caller sleeps now and then, as long as
+// workers take to fall asleep.
 void tiny_jobs(int64_t spin_us) {
   ThreadPool pool({.n_threads = 4, .spin_us = spin_us});
+  Random random(3);
   for (int64_t job = 0; job < 20000; ++job) {
+    if (random.below(100) == 0) std::this_thread::sleep_for(std::chrono::microseconds(random.below(100)));
     int64_t results[3] = {};
     pool.for_each(3, 1, [&results, job](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) results[i] += job + i;
