@@ -109,6 +109,32 @@ TEST(Body, TakesLinearTimeHoweverItIsMade) {
   });
 }
 
+// R04: reasoning of 4,000 and of 65,000 tokens, a byte each, with all that may begin in it, streamed and whole.
+TEST(Answer, TakesLinearTimeHoweverLongItIs) {
+  ApiRig rig(kHermesTemplate);
+  rig.model().context = 1 << 20;
+  const Json user = {{{"role", "user"}, {"content", "Hi"}}};
+  const Json function = {{"name", "now"}};
+  const std::pair<const char*, Json> apis[] = {
+      {kChat, {{"messages", user}, {"tools", {{{"type", "function"}, {"function", function}}}}}},
+      {"/v1/messages", {{"messages", user}, {"max_tokens", 1 << 20}, {"tools", {function}}}},
+      {"/v1/responses", {{"input", "Hi"}, {"tools", {{{"type", "function"}, {"name", "now"}}}}}},
+  };
+  for (const auto& [path, api] : apis) {
+    for (const bool stream : {false, true}) {
+      Json body = api;
+      body["stream"] = stream;
+      for (const char* unit : {"so it is ", "</thin\n<tool_call>"}) {
+        text::test::expect_linear_work(path, unit, [&](const std::string& text) {
+          const std::string answer = "<think>" + text.substr(0, text.size() / 4) + "</think>Yes";
+          const Reply reply = rig.ask(path, body, {.answer = answer});
+          EXPECT_EQ(stream ? 200 : reply.status, 200);
+        });
+      }
+    }
+  }
+}
+
 // T05: of each way in. The control is a raw prompt, in which control tokens are meant.
 TEST(Text, OfRequestsNeverBecomesControlTokens) {
   ApiRig rig(kHermesTemplate);

@@ -58,7 +58,7 @@ class EngineServer {
     }
     server = std::move(listening).value();
     EngineGeneratorOptions generator{.slots = kSlots, .max_gap_ms = 500,
-                                     .load = [this](std::atomic<int64_t>&) { return load(stats); },
+                                     .load = [this](std::atomic<int64_t>&) { return loads++, load(stats); },
                                      .loaded = nullptr, .stopping = nullptr};
     server->serve(std::make_unique<EngineGenerator>(std::move(generator), stats), all_endpoints(), &stats);
     EXPECT_TRUE(soon([&] { return server->generator().phase() == GeneratorPhase::kReady; }));
@@ -71,6 +71,7 @@ class EngineServer {
   }
 
   Stats stats;
+  std::atomic<int> loads{0};
   std::unique_ptr<Server> server;
 };
 
@@ -192,6 +193,7 @@ TEST(EngineServer, GivesLoneAnswersToManyClients) {
   EXPECT_TRUE(soon([&] { return running.server->connections() == 0; }));
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_EQ(running.stats.get(Counter::kKvBlocksUsed), 0);
+  EXPECT_EQ(running.loads, 1);  // A08: however many ask for the model at once
   EXPECT_EQ(text_of(running.ask(completion(0, 24, false)).body), lone[0]);
 }
 
@@ -208,6 +210,33 @@ TEST(EngineServer, SaysWhyAModelIsNotLoaded) {
   EXPECT_EQ(generator.phase(), GeneratorPhase::kFailed);
   EXPECT_EQ(generator.failure().message, "it does not fit");
   EXPECT_EQ(generator.model(), nullptr);
+}
+
+// W07: why, people learn from the program.
+TEST(EngineServer, DoesNotTellClientsWhyAModelIsNotLoaded) {
+  ServerOptions options;
+  options.address.port = 0;
+  const std::unique_ptr<Server> server = Server::listen(options).value();
+  Stats stats;
+  EngineGeneratorOptions generator;
+  generator.load = [](std::atomic<int64_t>&) -> Result<LoadedModel> {
+    return Error{ErrorCode::kNotFound, "no such file: /secret/model.gguf"};
+  };
+  server->serve(std::make_unique<EngineGenerator>(std::move(generator), stats), all_endpoints(), &stats);
+  ASSERT_TRUE(soon([&] { return server->generator().phase() == GeneratorPhase::kFailed; }));
+  const auto body_of = [&](const std::string& request, int status) {
+    Wire wire(server->port());
+    EXPECT_TRUE(wire.send(request));
+    const auto answer = wire.answer().value_or(test::WireAnswer{});
+    EXPECT_EQ(answer.status, status) << request;
+    EXPECT_EQ(answer.body.find("secret"), std::string::npos) << answer.body;
+    return answer.body;
+  };
+  EXPECT_EQ(body_of(get("/health"), 503), "{\"status\":\"failed\"}\n");
+  static_cast<void>(body_of(get("/props"), 200));
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses", "/tokenize"}) {
+    EXPECT_NE(body_of(post(path, "{}"), 503).find("the model could not be loaded"), std::string::npos) << path;
+  }
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace strata::server {
 
 class Running {
  public:
-  explicit Running(const StubOptions& stub = {}, ServerOptions options = {}) {
+  explicit Running(const StubOptions& stub = {}, ServerOptions options = {},
+                   std::vector<const Endpoint*> endpoints = plain_endpoints()) {
     options.address.port = 0;
     options.http.tick_ms = 10;
     auto listening = Server::listen(options);
@@ -26,7 +27,7 @@ class Running {
     server = std::move(listening).value();
     auto generator = std::make_unique<StubGenerator>(stub);
     stub_ = generator.get();
-    server->serve(std::move(generator), plain_endpoints(), nullptr);
+    server->serve(std::move(generator), std::move(endpoints), nullptr);
   }
 
   StubGenerator& stub() { return *stub_; }

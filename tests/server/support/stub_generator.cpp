@@ -101,9 +101,9 @@ bool StubGenerator::advance(Job& job) {
     finish(job, engine::Finish::kMaxTokens);
     return true;
   }
-  job.result.answer_tokens++;
+  const bool is_first = job.result.answer_tokens++ == 0;
   job.listener->on_token(7, nullptr);
-  job.listener->on_text(options_.piece);
+  job.listener->on_text(is_first && !options_.first_piece.empty() ? options_.first_piece : options_.piece);
   return false;
 }
 

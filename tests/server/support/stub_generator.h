@@ -20,6 +20,7 @@ struct StubOptions {
   bool loading = false;      // until finish_loading()
   bool stepping = false;     // computes only what step() allows
   std::string piece = "x";   // the text of each token
+  std::string first_piece = {};  // of an answer's first; empty: as the others
   int64_t prompt_steps = 1;  // that a prompt takes
   int fail_after = -1;       // tokens, after which jobs fail; -1 never
 };
