@@ -108,8 +108,9 @@ struct ChatTemplate::Parts {
   std::optional<Usable> with_tools;  // where the model has another template for them
   std::vector<std::string> warnings;
 
-  void warn(std::string message) {
-    log_warning("{}", message);
+  // Whoever reads the log knows the file; clients are told the rest.
+  void warn(const gguf::Model& model, std::string message) {
+    log_warning("{}: {}", model.path(), message);
     warnings.push_back(std::move(message));
   }
 
@@ -125,21 +126,20 @@ struct ChatTemplate::Parts {
   // The model's template or what takes its place.
   Status choose_plain(const gguf::Model& model) {
     if (model.find(kTemplateKey) == nullptr) {
-      warn(format("{} has no chat template; using the built-in one '{}'", model.path(), kChatml.name));
+      warn(model, format("the model has no chat template; using the built-in one '{}'", kChatml.name));
       plain = make_builtin(kChatml, constants);
       return {};
     }
     ASSIGN_OR_RETURN(std::string text, model.require_string(kTemplateKey));
-    auto usable = make_usable(text, format("{}: {}", model.path(), kTemplateKey), constants);
+    auto usable = make_usable(text, kTemplateKey, constants);
     if (usable.ok()) {
       plain = std::move(usable).value();
       return {};
     }
     const BuiltinTemplate& builtin = builtin_for(text);
-    const std::string reason = is_go_template(text)
-                                   ? format("{}: {} is a Go template, not Jinja", model.path(), kTemplateKey)
-                                   : usable.error().message;
-    warn(format("{}; using the built-in chat template '{}' instead, without tools", reason, builtin.name));
+    const std::string reason =
+        is_go_template(text) ? format("{} is a Go template, not Jinja", kTemplateKey) : usable.error().message;
+    warn(model, format("{}; using the built-in chat template '{}' instead, without tools", reason, builtin.name));
     plain = make_builtin(builtin, constants);
     return {};
   }
@@ -147,11 +147,11 @@ struct ChatTemplate::Parts {
   Status choose_with_tools(const gguf::Model& model) {
     if (model.find(kToolTemplateKey) == nullptr) return {};
     ASSIGN_OR_RETURN(std::string text, model.require_string(kToolTemplateKey));
-    auto usable = make_usable(std::move(text), format("{}: {}", model.path(), kToolTemplateKey), constants, true);
+    auto usable = make_usable(std::move(text), kToolTemplateKey, constants, true);
     if (usable.ok()) {
       with_tools = std::move(usable).value();
     } else {
-      warn(format("{}; tools go to {} instead", usable.error().message, kTemplateKey));
+      warn(model, format("{}; tools go to {} instead", usable.error().message, kTemplateKey));
     }
     return {};
   }

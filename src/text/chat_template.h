@@ -55,7 +55,8 @@ class ChatTemplate {
 
   // Source of the template in use for conversations without tools.
   std::string_view source() const;
-  // What a person should know about the choice of the template, one line each; also written to the log by load().
+  // What a person should know about the choice of the template, one line each; also written to the log by load(), with
+  // the model's path, which clients of a server are not told: neither these nor the errors of render() name it.
   const std::vector<std::string>& warnings() const;
 
  private:

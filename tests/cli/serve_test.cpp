@@ -4,11 +4,14 @@
 #include <fstream>
 #include <thread>
 
+#include <sys/stat.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/settings.h"
 #include "cli/bench/serve_bench.h"
 #include "cli/models.h"
@@ -23,7 +26,8 @@ using ::testing::HasSubstr;
 
 // Runs "strata serve" with these flags, calls `use` with its URL when it is ready, then sends SIGTERM.
 Outcome serve(std::vector<std::string> flags, const std::function<void(const std::string& url)>& use,
-              std::vector<std::pair<std::string, std::string>> environment = {}) {
+              std::vector<std::pair<std::string, std::string>> environment = {},
+              const std::string& model = demo_model()) {
   TempDir dir;
   const std::string out = dir.file("out");
   std::ofstream(out).close();  // call() opens what is there
@@ -32,7 +36,7 @@ Outcome serve(std::vector<std::string> flags, const std::function<void(const std
     const auto names_it = [&](const std::string& flag) { return flag.starts_with(name); };
     if (std::none_of(flags.begin(), flags.end(), names_it)) flags.push_back(usual);
   }
-  ProgramCall program{.args = {"serve", demo_model(), "--port=0", "--log-level=info"},
+  ProgramCall program{.args = {"serve", model, "--port=0", "--log-level=info"},
                       .environment = std::move(environment),
                       .out_path = out,
                       .signal = SIGTERM};
@@ -80,6 +84,7 @@ TEST(Serve, AnswersAndEndsInOrder) {
     EXPECT_TRUE(succeeded(there)) << there.err;
     EXPECT_EQ(there.out, strata({"run", demo_model(), "-p", "Once upon a time", "--temp=0", "-n", "4"}).out);
     EXPECT_TRUE(refused(strata({"run", "--connect", url, "-p", "x"}), 2, "an API key is needed"));
+    EXPECT_TRUE(refused(strata({"run", "--connect", url, "--api-key=k1", "-p", "x", "--temp=3"}), 2, "(--temp)"));
     const Outcome bench = strata({"bench", "serve", "--connect", url, "--api-key=k1", "--clients=1,3", "-r", "1", "-p",
                                   "8", "-n", "4"});
     EXPECT_TRUE(succeeded(bench)) << bench.err;
@@ -205,6 +210,88 @@ TEST(Serve, SaysThatThereIsNone) {
   }
 }
 
+// Loading waits for somebody to write the template.
+TEST(Serve, EndsInOrderWhileItLoads) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const TempDir dir;
+    const std::string out = dir.file("out"), pipe = dir.file("template");
+    std::ofstream(out).close();
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const Outcome outcome = call({.args = {"serve", demo_model(), "--port=0", "--chat-template", pipe},
+                                  .out_path = out,
+                                  .signal = signal,
+                                  .signal_when = [&] { return read_file(out).find(" loads ") != std::string::npos; }});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "strata: shutting down before the model is loaded\n");
+    EXPECT_EQ(read_file(out).find("is ready"), std::string::npos);
+  }
+}
+
+// The demo model with another chat template, padded with white space.
+std::string with_template(std::string text) {
+  const std::string own =
+      "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  text.resize(own.size(), ' ');
+  return with_text(read_file(demo_model()), own, text);
+}
+
+// Everything that a client can ask about itself, or ask for in a way that fails; all answers in one text.
+std::string all_answers(const std::string& url) {
+  server::http::Client client(*server::http::parse_url(url));
+  std::string text;
+  const auto ask = [&](const char* method, const std::string& path, const std::string& body = "") {
+    const auto status = client.ask({.method = method, .path = path, .body = body}, [&](std::string_view piece) {
+      text += piece;
+      return true;
+    });
+    EXPECT_TRUE(status.ok()) << path;
+    text += format("[{} {}]\n", path, status.ok() ? *status : 0);
+  };
+  for (const char* path : {"/", "/health", "/props", "/slots", "/metrics", "/v1/models", "/v1/models/other",
+                           "/v1/models/..%2f..%2fm.gguf", "/m.gguf"}) {
+    ask("GET", path);
+  }
+  const nlohmann::json failing = {{{"role", "user"}, {"content", "boom"}}};
+  for (const char* path : {"/v1/chat/completions", "/v1/messages", "/apply-template", "/v1/responses",
+                           "/v1/completions", "/v1/messages/count_tokens", "/tokenize", "/detokenize",
+                           "/v1/embeddings"}) {
+    for (const bool stream : {false, true}) {
+      nlohmann::json body = {{"messages", failing}, {"max_tokens", 4}, {"stream", stream}};
+      if (path == std::string("/v1/responses")) body = {{"input", "boom"}, {"stream", stream}};
+      if (path == std::string("/v1/completions")) body["prompt"] = std::string(5000, 'x');
+      ask("POST", path, body.dump());
+    }
+    ask("POST", path, "{");
+    ask("POST", path, R"({"model": "other", "messages": 5, "input": [5], "content": 5, "tokens": [-1]})");
+  }
+  ask("POST", "/props", R"({"default_generation_settings": {"temperature": 0}})");  // P11: there is nothing to set
+  return text;
+}
+
+// W07: of a template that fails on some conversations, one that can't be used at all, and one that was given by name.
+TEST(Serve, TellsClientsNoPaths) {
+  const TempDir dir;
+  const std::string fails = "{% for m in messages %}{% if m.content == 'boom' %}{{ raise_exception('not that') }}"
+                            "{% endif %}{{ m.content }}{% endfor %}";
+  const std::string model = dir.file("m.gguf"), file = dir.file("template.jinja");
+  write_file(file, fails);
+  const struct { std::string own; std::vector<std::string> flags; const char* said; } cases[] = {
+      {fails, {}, "tokenizer.chat_template, line 1, column 70: the template refuses: not that"},
+      {"{% broken", {}, "tokenizer.chat_template, line 1, column 1: the tag is not closed"},
+      {"{{ 1 }}", {"--chat-template", file}, "chat template, line 1, column 70: the template refuses: not that"}};
+  for (const auto& [own, flags, said] : cases) {
+    write_file(model, with_template(own));
+    std::string text;
+    const auto use = [&](const std::string& url) { text = all_answers(url); };
+    EXPECT_EQ(serve(flags, use, {}, model).exit_code, 0);
+    const auto has = [&](const std::string& part) { return text.find(part) != std::string::npos; };
+    EXPECT_TRUE(has(said)) << said << "\n" << text;
+    EXPECT_TRUE(has("[/v1/chat/completions 400]") && has("[/v1/responses 400]") && has("[/props 405]")) << text;
+    EXPECT_FALSE(has(dir.path()) || has("internal_error")) << text;
+  }
+}
+
 TEST(Serve, RefusesWhatCannotBe) {
   const auto model = demo_model();
   EXPECT_TRUE(refused(strata({"serve", model, "--host=0.0.0.0"}), 2, "--api-key"));
@@ -217,6 +304,9 @@ TEST(Serve, RefusesWhatCannotBe) {
   EXPECT_TRUE(refused(strata({"serve", model, "--allow-host=box:8080"}), 2, "--allow-host: 'box:8080'"));
   EXPECT_TRUE(refused(strata({"run", "--connect", "http://[::1]:1", "-p", "x"}), 1, "http://[::1]:1: "));
   EXPECT_TRUE(refused(strata({"run", "--connect", "https://x", "-p", "x"}), 2, "https is not spoken"));
+  EXPECT_TRUE(refused(strata({"run", "--connect", "a..b", "-p", "x"}), 2, "http://a..b:80: there is no host"));
+  EXPECT_TRUE(refused(strata({"bench", "serve", "--connect", "a..b"}), 2, "there is no host"));
+  EXPECT_TRUE(refused(strata({"bench", "serve", "--connect", "http://127.0.0.1:1"}), 1, "strata serve starts one"));
   EXPECT_TRUE(refused(strata({"run", "--connect", "http://127.0.0.1:1", "-p", "x"}), 1, "strata serve starts one"));
   EXPECT_TRUE(refused(strata({"bench", "serve", "-p", "1,2"}), 2, "one number above 0"));
 }
