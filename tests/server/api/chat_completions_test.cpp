@@ -244,6 +244,7 @@ TEST(Chat, ReadsSamplingOverTheModelsDefaults) {
 TEST(Chat, TakesTheNewerLimit) {
   ApiRig rig(kHermesTemplate);
   EXPECT_EQ(rig.ask(kPath, chat({{"max_tokens", 5}, {"max_completion_tokens", 3}})).jobs[0].params.max_tokens, 3);
+  EXPECT_EQ(rig.ask(kPath, chat({{"max_tokens", 3}, {"max_completion_tokens", 3}})).jobs[0].params.max_tokens, 3);
   EXPECT_EQ(rig.ask(kPath, chat({{"max_completion_tokens", 4}})).jobs[0].params.max_tokens, 4);
   // What the context leaves, where there is no limit.
   const GenerationJob free = rig.ask(kPath, chat()).jobs[0];

@@ -14,7 +14,7 @@ using test::post;
 using test::Wire;
 
 constexpr int64_t kPromptSteps = 4;
-const char* const kCallBegin = "<tool_call>{\"name\": \"now\", \"arguments\": {\"zone\": \"";
+constexpr const char* kCallBegin = "<tool_call>{\"name\": \"now\", \"arguments\": {\"zone\": \"";
 
 // A vocabulary and a template, for APIs that chat.
 class ChattyModel {

@@ -237,6 +237,27 @@ TEST(Connection, HasDeadlines) {
   EXPECT_TRUE(soon([&] { return running.server->connections() == 0; }));
 }
 
+// W10: a byte now and then buys no more time.
+TEST(Connection, TakesNoTrickle) {
+  ServerOptions options;
+  options.http.header_timeout_ms = 300;
+  options.http.body_timeout_ms = 300;
+  Running running({}, options);
+  for (const std::string begin : {"GET /health HTTP/1.1\r\nX: ",
+                                  "POST /plain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                  "Content-Length: 1000000\r\n\r\n{",
+                                  "POST /plain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                  "Transfer-Encoding: chunked\r\n\r\nffffff\r\n{"}) {
+    Wire wire = running.connect();
+    ASSERT_TRUE(wire.send(begin));
+    int sent = 0;
+    for (; sent < 6000 && wire.send(" "); sent++) real_clock().sleep_ns(5'000'000);
+    EXPECT_LT(sent, 6000) << begin;
+    EXPECT_TRUE(soon([&] { return running.server->connections() == 0; }));
+  }
+  EXPECT_EQ(running.stub().submitted(), 0);
+}
+
 // W10: slowloris.
 TEST(Connection, ServesOthersBesideAThousandSlowOnes) {
   rlimit limit{};
