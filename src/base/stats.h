@@ -53,6 +53,7 @@ namespace strata {
   X(kSteps, "steps", "forward steps")                                                         \
   X(kGraphCaptures, "graph_captures", "graphs captured")                                      \
   X(kGraphReplays, "graph_replays", "graphs replayed")                                        \
+  X(kGraphNodes, "graph_nodes", "kernels, copies and waits of those")                         \
   X(kDeviceAllocations, "device_allocations", "memory that devices took while steps ran")     \
   X(kKvBlocksUsed, "kv_blocks_used", "KV blocks held by sequences (a gauge)")
 

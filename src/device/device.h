@@ -49,6 +49,8 @@ class Graph {
   virtual ~Graph() = default;
   virtual void replay(Stream& stream) = 0;
   virtual size_t size() const = 0;  // operations
+  // What the device goes through in a replay, one after another: kernels, copies, waits.
+  virtual size_t n_nodes() const { return size(); }
 };
 
 class Stream {

@@ -253,8 +253,13 @@ bool Part::queue_more() {
 
 void Part::queue_shape(const Shape& shape) {
   if (!options_.use_graphs) return enqueue_layers(*stream_, shape.rows, *dispatch_);
-  shape.graph->replay(*stream_);
+  replay(*shape.graph);
+}
+
+void Part::replay(device::Graph& graph) {
+  graph.replay(*stream_);
   spec_.stats.add(Counter::kGraphReplays);
+  spec_.stats.add(Counter::kGraphNodes, static_cast<int64_t>(graph.n_nodes()));
 }
 
 void Part::head(std::span<const int32_t> rows) {
@@ -262,8 +267,7 @@ void Part::head(std::span<const int32_t> rows) {
   inputs_->set_outputs(*stream_, rows);
   Shape& shape = shape_for(head_shapes_, static_cast<int64_t>(rows.size()));
   if (options_.use_graphs) {
-    shape.graph->replay(*stream_);
-    spec_.stats.add(Counter::kGraphReplays);
+    replay(*shape.graph);
   } else {
     network_->enqueue_head(context(*stream_, options_.step.max_rows, *dispatch_), shape.rows);
   }

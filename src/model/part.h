@@ -152,6 +152,7 @@ class Part {
   // The smallest captured shape for n rows.
   static Shape& shape_for(std::vector<Shape>& shapes, int64_t n);
   void queue_shape(const Shape& shape);
+  void replay(device::Graph& graph);
   Status capture(std::vector<Shape>& shapes, int64_t max_rows, bool head);
 
   PartSpec spec_;

@@ -19,6 +19,7 @@ TEST(TierUse, IsTheDifferenceOfCounters) {
   stats.add(Counter::kLinkedBytes, 10);
   stats.add(Counter::kStreamedBytes, 20);
   stats.add(Counter::kCacheUploadBytes, 30);
+  stats.add(Counter::kGraphNodes, 12);
   TierUse use = TierUse::now(stats) - before;
   use += use;
   use = use / 4;
@@ -26,6 +27,7 @@ TEST(TierUse, IsTheDifferenceOfCounters) {
   EXPECT_DOUBLE_EQ(use.pairs, 4);
   EXPECT_DOUBLE_EQ(use.cpu_bytes, 50);
   EXPECT_DOUBLE_EQ(use.link_bytes(), 30);
+  EXPECT_DOUBLE_EQ(use.nodes, 6);
 }
 
 TEST(TierUse, TheLeastTimeIsThatOfTheSlowestSideAfterTheDenseWeights) {
@@ -35,6 +37,8 @@ TEST(TierUse, TheLeastTimeIsThatOfTheSlowestSideAfterTheDenseWeights) {
   EXPECT_DOUBLE_EQ(least_seconds({}, 1000, 100, kRates), 1);
   // What streams crosses the link alone.
   EXPECT_DOUBLE_EQ(least_seconds({.streamed_bytes = 500}, 1000, 100, kRates), 0.1 + 10);
+  // Each node of a graph takes its time beside that.
+  EXPECT_DOUBLE_EQ(least_seconds({.nodes = 50}, 1000, 100, {.device = 1000, .cpu = 100, .node_seconds = 0.01}), 1.5);
   // Moves of the adaptation need not be.
   EXPECT_DOUBLE_EQ(least_seconds({.moved_bytes = 500}, 1000, 100, kRates), 1);
 }

@@ -107,12 +107,14 @@ class EngineBench {
   Random random_;
 };
 
-// Of the first GPU that --device names; 0 if it names none.
-Result<double> gpu_rate(const std::string& device) {
-  if (!device::cuda::is_cuda_spec(device)) return 0.0;
+// Of the first GPU that --device names, if it names one.
+Status note_gpu(const std::string& device, EngineNote& note) {
+  if (!device::cuda::is_cuda_spec(device)) return {};
   ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(device));
   ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals.front(), {}));
-  return gpu->memory_bytes_per_second();
+  note.gpu_bytes_per_second = gpu->memory_bytes_per_second();
+  ASSIGN_OR_RETURN(note.node_seconds, gpu->measure_node_seconds());
+  return {};
 }
 
 Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options, int n_threads,
@@ -121,7 +123,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   EngineNote note;
   // Before the engine takes the memory.
   ASSIGN_OR_RETURN(note.ceiling, measure_read(team, options.buffer_bytes));
-  ASSIGN_OR_RETURN(note.gpu_bytes_per_second, gpu_rate(options.config.device));
+  RETURN_IF_ERROR(note_gpu(options.config.device, note));
   engine::EngineConfig config = options.config;
   config.threads = team.n_threads;
   config.notice = show_notice;

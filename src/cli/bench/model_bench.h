@@ -56,6 +56,7 @@ struct TestResult {
 struct EngineNote {
   ReadSpeed ceiling;                // of the threads
   double gpu_bytes_per_second = 0;  // that the memory of the first GPU yields at most; 0 where none computes
+  double node_seconds = 0;          // that a node of its graphs takes which does nothing
   double link_bytes_per_second = 0;  // that come over its link; 0 where that was not measured
   int64_t load_ns = 0;
   std::string description;
@@ -63,7 +64,9 @@ struct EngineNote {
   double ceiling_bytes_per_second() const {
     return gpu_bytes_per_second > 0 ? gpu_bytes_per_second : ceiling.bytes_per_second;
   }
-  TierRates rates() const { return {gpu_bytes_per_second, ceiling.bytes_per_second, link_bytes_per_second}; }
+  TierRates rates() const {
+    return {gpu_bytes_per_second, ceiling.bytes_per_second, link_bytes_per_second, node_seconds};
+  }
 };
 
 // Is told of everything when it has been measured.

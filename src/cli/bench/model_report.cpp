@@ -28,8 +28,9 @@ class TextReporter final : public ModelBenchReporter {
                    format_bytes(ceiling.huge_bytes));
     if (note.gpu_bytes_per_second > 0) {
       text.pop_back();
-      text += format("the memory of the GPU yields at most {:.0f} GB/s, which is the ceiling\n\n",
-                     note.gpu_bytes_per_second / kGiga);
+      text += format("the memory of the GPU yields at most {:.0f} GB/s, which is the ceiling; a node of a graph takes "
+                     "{:.2f} us\n\n",
+                     note.gpu_bytes_per_second / kGiga, 1e6 * note.node_seconds);
     }
     text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling | drive MB/token |\n"
             "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: | -------------: |\n";
@@ -53,8 +54,10 @@ class TextReporter final : public ModelBenchReporter {
   std::string tiers_text() const {
     std::string text =
         "\n"
-        "| test   | threads | hits | VRAM MB/token | CPU MB/token | link MB/token | link busy | at most | reached |\n"
-        "| ------ | ------: | ---: | ------------: | -----------: | ------------: | --------: | ------: | ------: |\n";
+        "| test   | threads | hits | VRAM MB/token | CPU MB/token | link MB/token | link busy | nodes/token | at most "
+        "| reached |\n"
+        "| ------ | ------: | ---: | ------------: | -----------: | ------------: | --------: | ----------: | ------: "
+        "| ------: |\n";
     for (const TestResult& result : in_tiers_) {
       const auto n = static_cast<double>(result.n_tokens);
       const TierUse& use = result.tiers;
@@ -64,8 +67,8 @@ class TextReporter final : public ModelBenchReporter {
       text += format("| {:<6} | {:>7} | {:>2.0f} % | {:>13.1f} | {:>12.1f} | {:>13.1f} |", result.name(),
                      result.threads, hits, std::max(own, 0.0) / n / kMega, use.cpu_bytes / n / kMega,
                      use.link_bytes() / n / kMega);
-      text += format(" {:>7.0f} % | {:>7.1f} | {:>5.0f} % |\n", 100 * link_busy(use, result.seconds(), result.rates),
-                     most, most > 0 ? 100 * result.tokens_per_second().median / most : 0);
+      text += format(" {:>7.0f} % | {:>11.1f} | {:>7.1f} | {:>5.0f} % |\n",
+                     100 * link_busy(use, result.seconds(), result.rates), use.nodes / n, most, most > 0 ? 100 * result.tokens_per_second().median / most : 0);
     }
     return text;
   }
@@ -97,6 +100,7 @@ Json test_json(const TestResult& result) {
           {"link_bytes_per_token", result.tiers.link_bytes() / n},
           {"cache_hit_share", result.tiers.pairs > 0 ? result.tiers.hits / result.tiers.pairs : 0},
           {"link_busy_share", link_busy(result.tiers, result.seconds(), result.rates)},
+          {"graph_nodes_per_token", result.tiers.nodes / n},
           {"most_tokens_per_second", result.most_tokens_per_second()},
           {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
 }
@@ -106,6 +110,7 @@ Json engine_json(const EngineNote& note) {
           {"load_ns", note.load_ns},
           {"description", note.description},
           {"read_ceiling_bytes_per_second", note.ceiling_bytes_per_second()},
+          {"graph_node_seconds", note.node_seconds},
           {"ceiling_buffer_bytes", note.ceiling.buffer_bytes},
           {"ceiling_buffer_reduced", note.ceiling.reduced},
           {"ceiling_huge_page_bytes", note.ceiling.huge_bytes}};

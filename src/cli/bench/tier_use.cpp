@@ -11,7 +11,8 @@ TierUse TierUse::now(const Stats& stats) {
           .cpu_bytes = count(Counter::kExpertBytes),
           .linked_bytes = count(Counter::kLinkedBytes),
           .streamed_bytes = count(Counter::kStreamedBytes),
-          .moved_bytes = count(Counter::kCacheUploadBytes)};
+          .moved_bytes = count(Counter::kCacheUploadBytes),
+          .nodes = count(Counter::kGraphNodes)};
 }
 
 TierUse TierUse::operator-(const TierUse& earlier) const {
@@ -20,7 +21,8 @@ TierUse TierUse::operator-(const TierUse& earlier) const {
           cpu_bytes - earlier.cpu_bytes,
           linked_bytes - earlier.linked_bytes,
           streamed_bytes - earlier.streamed_bytes,
-          moved_bytes - earlier.moved_bytes};
+          moved_bytes - earlier.moved_bytes,
+          nodes - earlier.nodes};
 }
 
 TierUse& TierUse::operator+=(const TierUse& other) {
@@ -30,11 +32,12 @@ TierUse& TierUse::operator+=(const TierUse& other) {
   linked_bytes += other.linked_bytes;
   streamed_bytes += other.streamed_bytes;
   moved_bytes += other.moved_bytes;
+  nodes += other.nodes;
   return *this;
 }
 
 TierUse TierUse::operator/(double n) const {
-  return {hits / n, pairs / n, cpu_bytes / n, linked_bytes / n, streamed_bytes / n, moved_bytes / n};
+  return {hits / n, pairs / n, cpu_bytes / n, linked_bytes / n, streamed_bytes / n, moved_bytes / n, nodes / n};
 }
 
 double least_seconds(const TierUse& use, double all_bytes, double dense_bytes, const TierRates& rates) {
@@ -44,7 +47,8 @@ double least_seconds(const TierUse& use, double all_bytes, double dense_bytes, c
   const double own = std::max(all_bytes - dense_bytes - elsewhere, 0.0);
   const double shared = elsewhere / (rates.cpu + rates.link);
   const double streamed = use.streamed_bytes > 0 ? use.streamed_bytes / rates.link : 0;
-  return dense_bytes / rates.device + std::max({own / rates.device, shared, streamed});
+  return use.nodes * rates.node_seconds + dense_bytes / rates.device +
+         std::max({own / rates.device, shared, streamed});
 }
 
 double link_busy(const TierUse& use, double seconds, const TierRates& rates) {

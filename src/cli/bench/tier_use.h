@@ -16,6 +16,7 @@ struct TierUse {
   double linked_bytes = 0;       // of experts that the device read from RAM
   double streamed_bytes = 0;     // of experts that came to the device for prompts
   double moved_bytes = 0;        // of experts that came into the cache, for good or after a loan
+  double nodes = 0;              // of graphs, that the device went through
 
   static TierUse now(const Stats& stats);
   TierUse operator-(const TierUse& earlier) const;
@@ -25,16 +26,17 @@ struct TierUse {
   double link_bytes() const { return linked_bytes + streamed_bytes + moved_bytes; }
 };
 
-// Bytes a second; 0 where it is not known.
+// Bytes a second and seconds; 0 where it is not known.
 struct TierRates {
-  double device = 0;  // that the device's memory yields
-  double cpu = 0;     // that the computing threads read
-  double link = 0;    // that come over the link
+  double device = 0;        // that the device's memory yields
+  double cpu = 0;           // that the computing threads read
+  double link = 0;          // that come over the link
+  double node_seconds = 0;  // that a node of a graph takes which does nothing
 };
 
 // Seconds that a repetition takes at least: `dense_bytes` of `all_bytes` are read by the device; then, at the same
-// time, it reads its own experts, what streams comes over the link, and the CPU and the link share the others out. 0
-// where a rate is missing.
+// time, it reads its own experts, what streams comes over the link, and the CPU and the link share the others out. Each
+// node of a graph takes its time beside that. 0 where a rate is missing.
 double least_seconds(const TierUse& use, double all_bytes, double dense_bytes, const TierRates& rates);
 
 // Of the time, the share in which the link was busy at its rate.

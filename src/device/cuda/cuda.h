@@ -21,6 +21,8 @@ class Gpu : public Device {
   virtual uint64_t n_allocations() const = 0;
   // What its memory yields at most; 0 where the driver does not say.
   virtual double memory_bytes_per_second() const = 0;
+  // Measures what a node of a replayed graph takes that does nothing, behind others of that kind.
+  virtual Result<double> measure_node_seconds() = 0;
 };
 
 struct GpuOptions {

@@ -27,6 +27,7 @@ class CudaDevice final : public Gpu {
   uint64_t host_bytes() const override { return host_bytes_.load(); }
   uint64_t n_allocations() const override { return n_allocations_.load(); }
   double memory_bytes_per_second() const override { return memory_bytes_per_second_; }
+  Result<double> measure_node_seconds() override;
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes, std::string name) override;
   Result<std::unique_ptr<HostBuffer>> allocate_host(size_t bytes, MemoryKind kind, std::string name) override;
   Result<std::unique_ptr<const HostBuffer>> page_lock(std::span<const std::byte> range, MappedAs mapped,

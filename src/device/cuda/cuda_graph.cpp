@@ -91,6 +91,7 @@ Result<std::unique_ptr<CudaGraph>> CudaGraph::capture(CudaDevice& device, const 
 
 // What the device needs of it is there before the first replay.
 Status CudaGraph::instantiate(cudaGraph_t graph, cudaStream_t stream) {
+  RETURN_IF_ERROR(CUDA_CALL(cudaGraphGetNodes, "a graph", graph, nullptr, &n_nodes_));
   RETURN_IF_ERROR(CUDA_CALL(cudaGraphInstantiate, "a graph", &executable_, graph, 0));
   RETURN_IF_ERROR(CUDA_CALL(cudaGraphUpload, "a graph", executable_, stream));
   return CUDA_CALL(cudaStreamSynchronize, "a graph", stream);

@@ -21,6 +21,7 @@ class CudaGraph final : public Graph {
 
   void replay(Stream& stream) override;
   size_t size() const override { return n_operations_; }
+  size_t n_nodes() const override { return n_nodes_; }
 
   bool uses_workspace() const { return workspace_ != nullptr; }
   cudaGraphExec_t handle() const { return executable_; }
@@ -37,7 +38,7 @@ class CudaGraph final : public Graph {
   std::shared_ptr<Workspace> workspace_;
   std::unique_ptr<MappedSignals> signals_;
   std::vector<TaskRequest> tasks_;
-  size_t n_operations_ = 0;
+  size_t n_operations_ = 0, n_nodes_ = 0;
   cudaGraphExec_t executable_ = nullptr;
 };
 
