@@ -35,6 +35,17 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
+// The largest number of all lanes, in every lane.
+__device__ __forceinline__ unsigned warp_max(unsigned x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(kAllLanes, x);
+#else
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x = max(x, __shfl_xor_sync(kAllLanes, x, step));
+  return x;
+#endif
+}
+
 // The sums over all lanes of kN values, a power of two: that of value i in lanes [i * 32 / kN, (i + 1) * 32 / kN). The
 // order of the additions is fixed.
 template <int kN, int kBit = kWarp / 2>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/expert_tiles.cuh"
+#include "kernels/cuda/expert_units.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
@@ -28,16 +28,16 @@ __device__ __forceinline__ const uint8_t *pair_memory(const Product &p,
 template <class F, class Bytes>
 __device__ __forceinline__ float
 multiply_down_tile(const Product &p, const TileShape &shape,
-                   const uint8_t *tile, const RoundedRow &x, int lane) {
-  const Bytes rows[1] = {
-      {tile + lane / shape.lanes * static_cast<int>(p.parts[0].row_bytes)}};
-  float sums[1] = {};
+                   const uint8_t *tile, const StagedRow &x, int lane) {
+  const Bytes own = {tile + lane / shape.lanes *
+                                static_cast<int>(p.parts[0].row_bytes)};
+  float sum = 0;
 #pragma unroll 3
   for (int u = lane % shape.lanes; u < shape.units; u += shape.lanes)
-    add_unit<F>(rows, unit_inputs<F>(x, u), u, sums);
+    sum = LaneUnit<F, Bytes>(x, u).add(own, u, sum);
   for (int step = shape.lanes / 2; step > 0; step /= 2)
-    sums[0] += __shfl_xor_sync(kAllLanes, sums[0], step);
-  return sums[0];
+    sum += __shfl_xor_sync(kAllLanes, sum, step);
+  return sum;
 }
 
 // What the warps of a block tell each other of the row's experts.
@@ -52,7 +52,8 @@ __device__ __forceinline__ void finish_down(const Product &p,
                                             const ExpertSum &sum, int n_ranks,
                                             const Ranks &ranks,
                                             const float *products, int rows,
-                                            int64_t row, int64_t first) {
+                                            int64_t row, int64_t first,
+                                            float before) {
   const int i = static_cast<int>(threadIdx.x);
   if (sum.weights == nullptr) {
     for (int at = i; at < n_ranks * rows; at += kDownWarps * kWarp) {
@@ -64,17 +65,16 @@ __device__ __forceinline__ void finish_down(const Product &p,
     }
     return;
   }
-  for (int at = i; at < rows && first + at < p.rows; at += kDownWarps * kWarp) {
+  if (i < rows && first + i < p.rows) {
     float total = 0;
 #pragma unroll 4
     for (int rank = 0; rank < n_ranks; rank++) {
       const float added = __fadd_rn(
-          total, __fmul_rn(ranks.weights[rank], products[rank * rows + at]));
+          total, __fmul_rn(ranks.weights[rank], products[rank * rows + i]));
       if ((ranks.in_reach >> rank & 1) != 0)
         total = added;
     }
-    float &x = sum.x[row * sum.x_stride + first + at];
-    x = __fadd_rn(x, total);
+    sum.x[row * sum.x_stride + first + i] = __fadd_rn(before, total);
   }
 }
 
@@ -114,7 +114,7 @@ round_hidden(const Product &p, const DownShape &shape, unsigned in_reach,
 // the ids are there; only its hidden rows have to be waited for. Weights are
 // asked for before.
 template <class F>
-__global__ void __launch_bounds__(kDownWarps *kWarp)
+__global__ void __launch_bounds__(kDownWarps *kWarp, 2)
     expert_down(const __grid_constant__ Product p,
                 const __grid_constant__ ExpertSum sum,
                 const __grid_constant__ DownShape shape, bool early) {
@@ -136,8 +136,9 @@ __global__ void __launch_bounds__(kDownWarps *kWarp)
   if (threadIdx.x == 0)
     ranks.in_reach = 0;
   __syncthreads();
-  const bool live = row < *p.live && rank < shape.ranks;
-  const uint8_t *memory = live ? pair_memory(p, row, rank) : nullptr;
+  const bool live = row < load_now(p.live);
+  const uint8_t *memory =
+      live && rank < shape.ranks ? pair_memory(p, row, rank) : nullptr;
   if (memory != nullptr) {
     stage_tile(p, p.parts[0], memory, own, tile, stage, staging);
     if (lane == 0) {
@@ -148,9 +149,14 @@ __global__ void __launch_bounds__(kDownWarps *kWarp)
     }
   }
   stage.end();
+  // No kernel since the one that routed has changed x.
+  float before = 0;
+  if (live && sum.weights != nullptr && threadIdx.x < rows &&
+      first + threadIdx.x < p.rows)
+    before = __ldcg(sum.x + row * sum.x_stride + first + threadIdx.x);
   if (early)
     wait_for_kernel_before();
-  if (row >= *p.live)
+  if (!live)
     return;
   __syncthreads();
 
@@ -161,16 +167,16 @@ __global__ void __launch_bounds__(kDownWarps *kWarp)
       reinterpret_cast<float *>(shared_bytes + shape.ranks * tile.row_stride +
                                 shape.ranks * shape.tiles * tile.part_bytes);
   if (memory != nullptr) {
-    const RoundedRow x =
+    const StagedRow x =
         rounded_row(shared_bytes + rank * tile.row_stride, p.cols);
     const uint8_t *staged = staged_tile(p, p.parts[0], memory, own, staging);
     float product = 0;
     bool done = false;
-    if constexpr (kKeepsAlignment<F>) {
-      done = into_sixteen(staged) == 0;
+    if constexpr (kFastAlignment<F> > 1) {
+      done = aligned_for<F>(staged);
       if (done)
-        product =
-            multiply_down_tile<F, StagedBytes<16>>(p, tile, staged, x, lane);
+        product = multiply_down_tile<F, StagedBytes<kFastAlignment<F>>>(
+            p, tile, staged, x, lane);
     }
     if (!done)
       product = multiply_down_tile<F, StagedBytes<1>>(p, tile, staged, x, lane);
@@ -181,7 +187,7 @@ __global__ void __launch_bounds__(kDownWarps *kWarp)
     }
   }
   __syncthreads();
-  finish_down(p, sum, shape.ranks, ranks, products, rows, row, first);
+  finish_down(p, sum, shape.ranks, ranks, products, rows, row, first, before);
 }
 
 template <class F>

@@ -2,7 +2,7 @@
 // matrices.
 #pragma once
 
-#include "kernels/cuda/expert_tiles.cuh"
+#include "kernels/cuda/expert_units.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
@@ -19,10 +19,10 @@ using HiddenSums = float[2 * kHiddenRoundsMax];
 template <class F, class Bytes, bool kOneUnit>
 __device__ __forceinline__ void
 multiply_tile(const Product &p, const TileShape &shape,
-              const uint8_t *const (&tiles)[2], const RoundedRow &x, int lane,
+              const uint8_t *const (&tiles)[2], const StagedRow &x, int lane,
               HiddenSums &sums) {
   const int first_unit = lane % shape.lanes, groups = kWarp / shape.lanes;
-  const UnitInputs<F> own = unit_inputs<F>(x, min(first_unit, shape.units - 1));
+  const LaneUnit<F, Bytes> own(x, min(first_unit, shape.units - 1));
 #pragma unroll
   for (float &sum : sums)
     sum = 0;
@@ -33,11 +33,18 @@ multiply_tile(const Product &p, const TileShape &shape,
     const Bytes rows[2] = {{tiles[0] + skipped}, {tiles[1] + skipped}};
     float of_round[2] = {};
     if constexpr (kOneUnit) {
-      if (first_unit < shape.units)
-        add_unit<F>(rows, own, first_unit, of_round);
+      if (first_unit < shape.units) {
+#pragma unroll
+        for (int o = 0; o < 2; o++)
+          of_round[o] = own.add(rows[o], first_unit, 0);
+      }
     } else {
-      for (int u = first_unit; u < shape.units; u += shape.lanes)
-        add_unit<F>(rows, unit_inputs<F>(x, u), u, of_round);
+      for (int u = first_unit; u < shape.units; u += shape.lanes) {
+        const LaneUnit<F, Bytes> inputs(x, u);
+#pragma unroll
+        for (int o = 0; o < 2; o++)
+          of_round[o] = inputs.add(rows[o], u, of_round[o]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kHiddenRoundsMax; i++) {
@@ -95,7 +102,7 @@ __device__ __forceinline__ void finish_hidden_tile(const Product &p,
 template <class F, class Bytes>
 __device__ __forceinline__ void
 multiply_hidden_tile(const Product &p, const TileShape &shape,
-                     const uint8_t *const (&tiles)[2], const RoundedRow &x,
+                     const uint8_t *const (&tiles)[2], const StagedRow &x,
                      int lane, HiddenSums &sums) {
   if (shape.units <= shape.lanes)
     return multiply_tile<F, Bytes, true>(p, shape, tiles, x, lane, sums);
@@ -116,17 +123,20 @@ __global__ void __launch_bounds__(kHiddenWarps *kWarp, 4)
   const int64_t first =
       (int64_t{blockIdx.x} * kHiddenWarps + warp) * shape.rows;
   const WarpStage stage(barriers[warp], lane);
+  if (blockIdx.x == 0)
+    prefetch_places(p);
   wait_for_kernel_before();
   start_kernel_behind();
-  if (pair >= live_items(p))
-    return;
+  const int32_t live = load_now(p.live), expert = load_now(id_of(p, pair));
   const float *from = p.x + pair / p.x_share * p.x_stride;
   const Eight ahead = load_eight(from, threadIdx.x * 8, p.cols);
-  const uint8_t *memory = expert_memory(p, expert_id(p, pair));
+  if (pair >= int64_t{live} * p.per_live)
+    return;
+  const uint8_t *memory = expert_memory(p, expert);
   if (memory == nullptr)
     return;
 
-  const RoundedRow x = rounded_row(shared_bytes, p.cols);
+  const StagedRow x = rounded_row(shared_bytes, p.cols);
   uint8_t *own = shared_bytes + shape.row_stride + warp * 2 * shape.part_bytes;
   uint8_t *stages[2] = {own, own + shape.part_bytes};
   for (int o = 0; o < 2; o++)
@@ -148,10 +158,11 @@ __global__ void __launch_bounds__(kHiddenWarps *kWarp, 4)
     tiles[o] = staged_tile(p, p.parts[o], memory, first, stages[o]);
   HiddenSums sums;
   bool done = false;
-  if constexpr (kKeepsAlignment<F>) {
-    done = into_sixteen(tiles[0]) == 0 && into_sixteen(tiles[1]) == 0;
+  if constexpr (kFastAlignment<F> > 1) {
+    done = aligned_for<F>(tiles[0]) && aligned_for<F>(tiles[1]);
     if (done)
-      multiply_hidden_tile<F, StagedBytes<16>>(p, shape, tiles, x, lane, sums);
+      multiply_hidden_tile<F, StagedBytes<kFastAlignment<F>>>(p, shape, tiles,
+                                                              x, lane, sums);
   }
   if (!done)
     multiply_hidden_tile<F, StagedBytes<1>>(p, shape, tiles, x, lane, sums);

@@ -11,6 +11,35 @@
 
 namespace strata::kernels::cuda {
 
+// A load that stays in front of the branches and loads behind it.
+__device__ __forceinline__ int32_t load_now(const int32_t *from) {
+  int32_t x;
+  asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+  return x;
+}
+__device__ __forceinline__ void prefetch(const void *at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
+__device__ __forceinline__ const int32_t *id_of(const Product &p,
+                                                int64_t pair) {
+  return p.experts.ids + pair / p.experts.k * p.experts.ids_stride +
+         pair % p.experts.k;
+}
+// Brings the tables of the experts' places nearer: they were last read a token
+// ago. It may run before the kernel in front is done, since what it reads
+// changes nothing.
+__device__ __forceinline__ void prefetch_places(const Product &p) {
+  for (int64_t e = threadIdx.x; e < p.n_experts; e += blockDim.x) {
+    const int32_t slot = __ldcg(p.experts.slot_of + e);
+    if (slot == kLinked) {
+      prefetch(p.experts.linked_at + e);
+    } else if (slot >= 0) {
+      prefetch(p.experts.offsets + slot);
+    }
+  }
+}
+
 // What depends on the shapes alone, of all tiles of a launch.
 struct TileShape {
   int units = 0;      // of a weight row
@@ -46,16 +75,24 @@ __host__ __device__ constexpr int spread(int col) {
   return col + col / 64 * 16;
 }
 
+// A rounded row in shared memory, and the sums of each 16 codes without their
+// scale.
+struct StagedRow : RoundedRow {
+  int16_t *code_sums;
+};
+
 // Bytes of a rounded row of `cols` columns: codes, then a scale for each 32 and
-// a sum for each 16 of them.
+// both kinds of sums for each 16 of them.
 inline int64_t rounded_row_bytes(int64_t cols) {
-  return (cols + 255) / 256 * (spread(256) + 256 / 32 * 4 + 256 / 16 * 4);
+  return (cols + 255) / 256 * (spread(256) + 256 / 32 * 4 + 256 / 16 * (4 + 2));
 }
 
-__device__ __forceinline__ RoundedRow rounded_row(uint8_t *at, int64_t cols) {
+__device__ __forceinline__ StagedRow rounded_row(uint8_t *at, int64_t cols) {
   const int padded = static_cast<int>(cols + 255) / 256 * 256;
   auto *d = reinterpret_cast<float *>(at + spread(padded));
-  return {reinterpret_cast<int8_t *>(at), d, d + padded / 32};
+  float *sums = d + padded / 32;
+  return {{reinterpret_cast<int8_t *>(at), d, sums},
+          reinterpret_cast<int16_t *>(sums + padded / 16)};
 }
 
 // rounds: rows of each part that a lane has to do with.
@@ -148,43 +185,40 @@ template <class F> struct UnitInputs {
   }
 };
 
-// Adds the products of unit u of kRows staged rows.
-template <class F, class Bytes, int kRows>
-__device__ __forceinline__ void add_unit(const Bytes (&rows)[kRows],
-                                         const UnitInputs<F> &inputs, int u,
-                                         float (&sums)[kRows]) {
-  constexpr int kOfBlock = F::kElems / kUnitColumns<F>;
-#pragma unroll
-  for (int i = 0; i < kRows; i++) {
+// A lane's part of products with a rounded row: the activations of unit u, and
+// what they add to the sum of a staged row.
+template <class F, class Bytes> class LaneUnit {
+public:
+  __device__ __forceinline__ LaneUnit(const StagedRow &x, int u)
+      : inputs_(x, u / kOfBlock * F::kElems, u % kOfBlock) {}
+
+  __device__ __forceinline__ float add(Bytes row, int u, float sum) const {
     Run runs[F::kRuns];
-    F::unpack(rows[i] + u / kOfBlock * F::kBytes, u % kOfBlock, runs);
-    sums[i] = inputs.add(runs, sums[i]);
+    F::unpack(row + u / kOfBlock * F::kBytes, u % kOfBlock, runs);
+    return inputs_.add(runs, sum);
   }
-}
-template <class F>
-__device__ __forceinline__ UnitInputs<F> unit_inputs(const RoundedRow &x,
-                                                     int u) {
-  constexpr int kOfBlock = F::kElems / kUnitColumns<F>;
-  return UnitInputs<F>(x, u / kOfBlock * F::kElems, u % kOfBlock);
-}
+
+private:
+  static constexpr int kOfBlock = F::kElems / kUnitColumns<F>;
+  UnitInputs<F> inputs_;
+};
 
 // Rounds columns [256 span, 256 (span + 1)) of a float row, of which a lane has
 // eight, by a warp.
 template <class F>
 __device__ __forceinline__ void round_span(const Eight &x, int span,
-                                           const RoundedRow &to, int lane) {
+                                           const StagedRow &to, int lane) {
   const int col = span * 256 + lane * 8;
   const RoundedEight rounded = round_eight<F::kSuper>(x);
   *reinterpret_cast<uint2 *>(to.codes + spread(col)) =
       make_uint2(rounded.codes[0], rounded.codes[1]);
   if (col % 32 == 0)
     to.d[col / 32] = rounded.d;
-  if (col % 16 == 0)
+  if (col % 16 == 0) {
     to.sums[col / 16] = rounded.d * static_cast<float>(rounded.sum);
+    to.code_sums[col / 16] = static_cast<int16_t>(rounded.sum);
+  }
 }
-
-// Whether a format's blocks keep the alignment of their row.
-template <class F> inline constexpr bool kKeepsAlignment = F::kBytes % 16 == 0;
 
 template <class Kernel>
 bool grant_shared(Kernel *kernel, size_t bytes, size_t most) {

@@ -17,7 +17,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kExperts = 16;  // that a block multiplies at a time
 constexpr int kHeld = 6;      // of them in registers
 constexpr int kChunkCols = kThreads * 4;
-constexpr int kChunks = 2;  // of the longest row
+constexpr int kMostChunks = 2;  // of a row
 
 __device__ __forceinline__ void arrive_at_cluster() {
 #if __CUDA_ARCH__ >= 900
@@ -47,7 +47,8 @@ __device__ __forceinline__ float dot_four(const float4& a, const float4& b, floa
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-// What a thread has of a row.
+// What a thread has of a row of kChunks chunks.
+template <int kChunks>
 struct Columns {
   float4 x[kChunks], scaled[kChunks];  // scaled: x * gain
 };
@@ -72,8 +73,9 @@ __device__ __forceinline__ float4 multiply_four(const float4& a, const float4& b
   return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
+template <int kChunks>
 __device__ __forceinline__ void load_row(const RmsNormArgs& a, int64_t row, const float4 (&gain)[kChunks],
-                                         Columns& own) {
+                                         Columns<kChunks>& own) {
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     own.x[c] = load_four(a.x + row * a.x_stride, column_of(c), static_cast<int>(a.cols));
@@ -81,7 +83,9 @@ __device__ __forceinline__ void load_row(const RmsNormArgs& a, int64_t row, cons
   }
 }
 
-__device__ __forceinline__ void store_normed(const RmsNormArgs& a, int64_t row, const Columns& own, float factor) {
+template <int kChunks>
+__device__ __forceinline__ void store_normed(const RmsNormArgs& a, int64_t row, const Columns<kChunks>& own,
+                                             float factor) {
 #pragma unroll
   for (int c = 0; c < kChunks; c++) {
     if (column_of(c) >= a.cols) continue;
@@ -96,14 +100,17 @@ __device__ __forceinline__ const float* expert_row(const NormRouteArgs& a, int e
   return a.weights + static_cast<int64_t>(min(expert, a.route.params.n_experts - 1)) * a.norm.cols;
 }
 
-// Adds the products of a chunk with experts [begin, end) of those from `first` on, read where they lie.
-template <int kBegin, int kEnd>
-__device__ __forceinline__ void add_products(const NormRouteArgs& a, int first, int chunk, const Columns& own,
+// Adds the products of the chunks from kFirst on with the experts from `first` on, read where they lie.
+template <int kFirst, int kChunks>
+__device__ __forceinline__ void add_products(const NormRouteArgs& a, int first, const Columns<kChunks>& own,
                                              float (&sums)[kExperts]) {
 #pragma unroll
-  for (int e = kBegin; e < kEnd; e++) {
-    const float4 w = load_four(expert_row(a, first + e), column_of(chunk), static_cast<int>(a.norm.cols));
-    sums[e] = dot_four(w, own.scaled[chunk], sums[e]);
+  for (int c = kFirst; c < kChunks; c++) {
+#pragma unroll
+    for (int e = 0; e < kExperts; e++) {
+      const float4 w = load_four(expert_row(a, first + e), column_of(c), static_cast<int>(a.norm.cols));
+      sums[e] = dot_four(w, own.scaled[c], sums[e]);
+    }
   }
 }
 
@@ -125,6 +132,7 @@ __device__ void finish_logits(const NormRouteArgs& a, int first, float (&sums)[k
   __syncthreads();
 }
 
+template <int kChunks>
 __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant__ NormRouteArgs a, LiveRows rows) {
   extern __shared__ __align__(16) uint8_t shared_memory[];
   __shared__ PartialSums parts;
@@ -151,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
 #pragma unroll
   for (int c = 0; c < kChunks; c++) gain[c] = load_four(a.norm.gain, column_of(c), cols);
   wait_for_kernel_before();
-  Columns own;
+  Columns<kChunks> own;
   load_row(a.norm, row, gain, own);
   float squares = 0;
 #pragma unroll
@@ -169,19 +177,14 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
       sums[e] = dot_four(staged[(e - kHeld) * kThreads + threadIdx.x], own.scaled[0], 0);
     }
   }
-  if (cols > kChunkCols) add_products<0, kExperts>(a, first, 1, own, sums);
+  add_products<1>(a, first, own, sums);
   wait_for_cluster();  // its first block has begun
   finish_logits(a, first, sums, parts, s.logits);
   const float factor = norm_factor(parts, a.norm);
   for (first += kBlocks * kExperts; first < n; first += kBlocks * kExperts) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    for (int c = 0; c * kChunkCols < cols; c++) {
-      if (c == 0)
-        add_products<0, kExperts>(a, first, 0, own, sums);
-      else
-        add_products<0, kExperts>(a, first, 1, own, sums);
-    }
+    add_products<0>(a, first, own, sums);
     finish_logits(a, first, sums, parts, s.logits);
   }
   arrive_at_cluster();
@@ -189,7 +192,7 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
   if (block == kBlocks - 1) store_normed(a.norm, row, own, factor);
   if (block != 0) return;
   wait_for_cluster();
-  route_logits<kThreads>(a.route, row, s);
+  if (!route_by_one_warp(a.route, row, s)) route_logits<kThreads>(a.route, row, s);
 }
 
 size_t shared_bytes(const NormRouteArgs& args) {
@@ -202,7 +205,7 @@ bool aligned(const void* p, int64_t stride = 0) { return reinterpret_cast<uintpt
 
 bool norm_route_fits(const NormRouteArgs& args) {
   const RmsNormArgs& norm = args.norm;
-  return starts_early() && norm.cols <= kChunkCols * kChunks && norm.cols % 4 == 0 &&
+  return starts_early() && norm.cols <= kChunkCols * kMostChunks && norm.cols % 4 == 0 &&
          aligned(args.weights, norm.cols) && aligned(norm.gain) && aligned(norm.x, norm.x_stride) &&
          aligned(norm.y, norm.y_stride);
 }
@@ -210,8 +213,9 @@ bool norm_route_fits(const NormRouteArgs& args) {
 void launch_norm_route(const NormRouteArgs& args, const LiveRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return;
   const size_t shared = shared_bytes(args);  // n_experts is at most kMaxRouted: always granted where there are clusters
-  cudaFuncSetAttribute(norm_route, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-  cudaFuncSetAttribute(norm_route, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  const auto kernel = args.norm.cols <= kChunkCols ? norm_route<1> : norm_route<kMostChunks>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -225,7 +229,7 @@ void launch_norm_route(const NormRouteArgs& args, const LiveRows& rows, cudaStre
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
-  cudaLaunchKernelEx(&config, norm_route, args, rows);
+  cudaLaunchKernelEx(&config, kernel, args, rows);
 }
 
 }  // namespace strata::kernels::cuda

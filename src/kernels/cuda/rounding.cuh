@@ -36,21 +36,8 @@ __device__ __forceinline__ uint32_t pack_codes(int a, int b, int c, int d) {
   return (a & 255) | (b & 255) << 8 | (c & 255) << 16 | static_cast<uint32_t>(d) << 24;
 }
 
-// The first element of magnitude `largest` of all lanes.
-__device__ __forceinline__ float first_of_magnitude(const Eight& x, float largest) {
-  float mine = 0;
-  bool found = false;
-#pragma unroll
-  for (int i = 7; i >= 0; i--) {
-    if (fabsf(x.v[i]) != largest) continue;
-    mine = x.v[i];
-    found = true;
-  }
-  const unsigned lanes = __ballot_sync(kAllLanes, found);
-  return __shfl_sync(kAllLanes, mine, lanes == 0 ? 0 : __ffs(static_cast<int>(lanes)) - 1);
-}
-
-// All lanes of the warp take part.
+// All lanes of the warp take part. kSuper: the scale is positive, whatever the sign of the largest element: that of
+// kernels/q8.h with all codes negated makes the same products.
 template <bool kSuper>
 __device__ __forceinline__ RoundedEight round_eight(const Eight& x) {
   constexpr float kInfinity = __builtin_inff();
@@ -60,13 +47,16 @@ __device__ __forceinline__ RoundedEight round_eight(const Eight& x) {
     const float magnitude = fabsf(v);
     largest = fmaxf(largest, magnitude < kInfinity ? magnitude : kInfinity);  // of a NaN, too
   }
+  float d = 0, inverse;
+  if constexpr (kSuper) {
+    largest = __uint_as_float(warp_max(__float_as_uint(largest)));  // bits of positive numbers are in order
+    inverse = __fdiv_rn(127.0f, largest);
+  } else {
 #pragma unroll
-  for (int step = kSuper ? 16 : 2; step > 0; step /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, step));
+    for (int step = 2; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(kAllLanes, largest, step));
+    d = __fdiv_rn(largest, 127.0f);
+    inverse = __fdiv_rn(1.0f, d);
   }
-  const float d = __fdiv_rn(largest, 127.0f);
-  float inverse = __fdiv_rn(1.0f, d);
-  if (kSuper) inverse = __fdiv_rn(-127.0f, first_of_magnitude(x, largest));
 
   RoundedEight out{};
   int code[8];

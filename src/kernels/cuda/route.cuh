@@ -161,6 +161,70 @@ __device__ inline void route_broken(const RouteArgs& a, int64_t row) {
   }
 }
 
+// The score that has a key.
+__device__ __forceinline__ float score_of_key(unsigned key) {
+  return __uint_as_float((key >> 31) != 0 ? key ^ 0x80000000u : ~key);
+}
+
+inline constexpr int kOfLane = 4;  // experts of a lane where one warp chooses
+
+// The k best of kOfLane * kWarp experts, of which lane l has keys of four from 4 l on, 0 for none. Expert and key of
+// rank j come to lane j. False where several lanes have the same key, which leaves their order open.
+__device__ inline bool choose_by_warp(unsigned (&keys)[kOfLane], int k, int lane, int& expert, unsigned& key) {
+  __shared__ int chosen[kWarp];
+  bool clear = true;
+  for (int j = 0; j < k; j++) {
+    const unsigned own = max(max(keys[0], keys[1]), max(keys[2], keys[3]));
+    const unsigned best = warp_max(own);
+    if (own == best) {
+      const int at = keys[0] == best ? 0 : keys[1] == best ? 1 : keys[2] == best ? 2 : 3;
+#pragma unroll
+      for (int i = 0; i < kOfLane; i++) keys[i] = i == at ? 0 : keys[i];
+      chosen[j] = lane * kOfLane + at;
+    }
+    const unsigned lanes = __ballot_sync(kAllLanes, own == best);
+    clear = clear && (lanes & (lanes - 1)) == 0;
+    if (lane == j) key = best;
+  }
+  __syncwarp();
+  expert = lane < k ? chosen[lane] : 0;
+  return clear;
+}
+
+// route_logits() of a row whose weights are by_logits(), of few experts, by the first warp while the others wait;
+// weights are formed in float32. False, and nothing is done, for other rows.
+__device__ inline bool route_by_one_warp(const RouteArgs& a, int64_t row, const RouteScratch& s) {
+  __shared__ bool routed;
+  const int n = a.params.n_experts, k = a.params.n_used, lane = static_cast<int>(threadIdx.x);
+  if (!by_logits(a) || a.selection_bias != nullptr || a.params.n_groups > 1 || n > kOfLane * kWarp || k > kWarp) {
+    return false;
+  }
+  if (threadIdx.x < kWarp) {
+    unsigned keys[kOfLane];
+    bool numbers = true;
+#pragma unroll
+    for (int i = 0; i < kOfLane; i++) {
+      const int e = lane * kOfLane + i;
+      const float logit = e < n ? s.logits[e] : 0;
+      numbers = numbers && !isnan(logit);
+      keys[i] = e < n ? score_key(logit) : 0;
+    }
+    int expert;
+    unsigned key = 0;
+    const bool done = choose_by_warp(keys, k, lane, expert, key) && __all_sync(kAllLanes, numbers) != 0;
+    const float logit = score_of_key(key), largest = __shfl_sync(kAllLanes, logit, 0);
+    const float part = lane < k ? expf(logit - largest) : 0;
+    const float weight = part / warp_sum(part) * (a.params.scale != 0 ? a.params.scale : 1.0f);
+    if (done && lane < k) {
+      a.ids[row * a.ids_stride + lane] = expert;
+      a.weights[row * a.weights_stride + lane] = weight;
+    }
+    if (lane == 0) routed = done;
+  }
+  __syncthreads();
+  return routed;
+}
+
 // Routes a row whose logits are in s.logits, by all kThreads threads of the block, which has seen them.
 template <int kThreads>
 __device__ void route_logits(const RouteArgs& a, int64_t row, const RouteScratch& s) {

@@ -90,8 +90,9 @@ STRATA_DEVICE float half_value(uint32_t bits) {
   return __half2float(__half(raw));
 }
 
-// Blocks that were copied to shared memory, at the same place within sixteen bytes as they had. kAlignment: of the
-// loads of sixteen bytes and more; 16 or 1. A load may read up to four bytes behind what is asked for.
+// Blocks that were copied to shared memory, at the same place within sixteen bytes as they had. kAlignment: 16 where
+// loads of sixteen bytes and more are aligned, 2 where blocks are at even addresses, else 1. A load may read up to four
+// bytes behind what is asked for.
 template <int kAlignment>
 struct StagedBytes {
   const uint8_t* at;
@@ -118,6 +119,7 @@ STRATA_DEVICE uint32_t load1(StagedBytes<kAlignment> p) {
 }
 template <int kAlignment>
 STRATA_DEVICE uint32_t load2(StagedBytes<kAlignment> p) {
+  if constexpr (kAlignment > 1) return *reinterpret_cast<const uint16_t*>(p.at);
   const uint32_t low = p.at[0], high = p.at[1];
   return low | high << 8;
 }
