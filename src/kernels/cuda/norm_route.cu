@@ -129,7 +129,6 @@ __device__ void finish_logits(const NormRouteArgs& a, int first, float (&sums)[k
     const float bias = a.bias != nullptr ? a.bias[expert] : 0.0f;
     store_in_first_block(logits + expert, total * norm_factor(parts, a.norm) + bias);
   }
-  __syncthreads();
 }
 
 template <int kChunks>
@@ -161,12 +160,6 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
   wait_for_kernel_before();
   Columns<kChunks> own;
   load_row(a.norm, row, gain, own);
-  float squares = 0;
-#pragma unroll
-  for (const float4& x : own.x) squares = dot_four(x, x, squares);
-  squares = warp_sum(squares);
-  if (lane == 0) parts.squares[threadIdx.x / kWarp] = squares;
-
   float sums[kExperts] = {};
 #pragma unroll
   for (int e = 0; e < kHeld; e++) sums[e] = dot_four(held[e], own.scaled[0], 0);
@@ -178,18 +171,24 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
     }
   }
   add_products<1>(a, first, own, sums);
+  float squares = 0;
+#pragma unroll
+  for (const float4& x : own.x) squares = dot_four(x, x, squares);
+  squares = warp_sum(squares);
+  if (lane == 0) parts.squares[threadIdx.x / kWarp] = squares;
   wait_for_cluster();  // its first block has begun
   finish_logits(a, first, sums, parts, s.logits);
-  const float factor = norm_factor(parts, a.norm);
   for (first += kBlocks * kExperts; first < n; first += kBlocks * kExperts) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
+    __syncthreads();  // the parts of the experts before have been read
     add_products<0>(a, first, own, sums);
     finish_logits(a, first, sums, parts, s.logits);
   }
+  __syncwarp();
   arrive_at_cluster();
   // Behind the barrier, which would wait for what is stored before it.
-  if (block == kBlocks - 1) store_normed(a.norm, row, own, factor);
+  if (block == kBlocks - 1) store_normed(a.norm, row, own, norm_factor(parts, a.norm));
   if (block != 0) return;
   wait_for_cluster();
   if (!route_by_one_warp(a.route, row, s)) route_logits<kThreads>(a.route, row, s);

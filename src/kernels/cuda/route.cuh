@@ -171,24 +171,22 @@ inline constexpr int kOfLane = 4;  // experts of a lane where one warp chooses
 // The k best of kOfLane * kWarp experts, of which lane l has keys of four from 4 l on, 0 for none. Expert and key of
 // rank j come to lane j. False where several lanes have the same key, which leaves their order open.
 __device__ inline bool choose_by_warp(unsigned (&keys)[kOfLane], int k, int lane, int& expert, unsigned& key) {
-  __shared__ int chosen[kWarp];
-  bool clear = true;
+  unsigned ties = 0;
+  expert = 0;
+#pragma unroll 1
   for (int j = 0; j < k; j++) {
     const unsigned own = max(max(keys[0], keys[1]), max(keys[2], keys[3]));
     const unsigned best = warp_max(own);
-    if (own == best) {
-      const int at = keys[0] == best ? 0 : keys[1] == best ? 1 : keys[2] == best ? 2 : 3;
-#pragma unroll
-      for (int i = 0; i < kOfLane; i++) keys[i] = i == at ? 0 : keys[i];
-      chosen[j] = lane * kOfLane + at;
-    }
     const unsigned lanes = __ballot_sync(kAllLanes, own == best);
-    clear = clear && (lanes & (lanes - 1)) == 0;
-    if (lane == j) key = best;
+    ties |= lanes & (lanes - 1);
+    const int at = keys[0] == best ? 0 : keys[1] == best ? 1 : keys[2] == best ? 2 : 3;
+    const int found = __shfl_sync(kAllLanes, lane * kOfLane + at, __ffs(static_cast<int>(lanes)) - 1);
+#pragma unroll
+    for (int i = 0; i < kOfLane; i++) keys[i] = own == best && at == i ? 0 : keys[i];
+    key = lane == j ? best : key;
+    expert = lane == j ? found : expert;
   }
-  __syncwarp();
-  expert = lane < k ? chosen[lane] : 0;
-  return clear;
+  return ties == 0;
 }
 
 // route_logits() of a row whose weights are by_logits(), of few experts, by the first warp while the others wait;
