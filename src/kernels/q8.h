@@ -36,7 +36,7 @@ inline constexpr int kTileRows = 16;
 inline constexpr int kFewRows = 4;
 
 // Scratch of a product, for each thread.
-inline constexpr size_t kQ8ScratchBytes = 96 * 1024;
+inline constexpr size_t kQ8ScratchBytes = 128 * 1024;
 
 inline int64_t act_cols(int64_t cols) { return (cols + 63) / 64 * 64; }
 inline int64_t act_scale_cols(ActFormat format) { return format == ActFormat::kSuper ? 256 : 32; }

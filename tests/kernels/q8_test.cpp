@@ -253,8 +253,8 @@ TEST_P(Q8, BitsDependOnNothingBeside) {
   for (const TypeInfo* type : integer_types()) {
     const ActFormat format = act_format(type->type);
     const int64_t unit = std::max<int64_t>(type->block_elems, 32);
-    for (const Case& c : {Case{5, unit, 3}, Case{33, unit * 3, 21}, Case{16, 4096 + unit, 17}, Case{6, 24576 + unit, 4},
-                          Case{2, 98304 + unit, 2}}) {
+    for (const Case& c : {Case{5, unit, 3}, Case{33, unit * 3, 21}, Case{16, 4096 + unit, 17}, Case{6, 32768 + unit, 4},
+                          Case{2, 131072 + unit, 2}}) {
       SCOPED_TRACE(testing::Message() << type->name << " " << c.rows << " x " << c.cols << ", " << c.tokens
                                       << " tokens");
       GuardedBytes blocks(random_blocks(*type, c.rows, c.cols, random), Guard::kBehind);
