@@ -68,7 +68,8 @@ class TextReporter final : public ModelBenchReporter {
                      result.threads, hits, std::max(own, 0.0) / n / kMega, use.cpu_bytes / n / kMega,
                      use.link_bytes() / n / kMega);
       text += format(" {:>7.0f} % | {:>11.1f} | {:>7.1f} | {:>5.0f} % |\n",
-                     100 * link_busy(use, result.seconds(), result.rates), use.nodes / n, most, most > 0 ? 100 * result.tokens_per_second().median / most : 0);
+                     100 * link_busy(use, result.seconds(), result.rates), use.nodes / n, most,
+                     most > 0 ? 100 * result.tokens_per_second().median / most : 0);
     }
     return text;
   }
