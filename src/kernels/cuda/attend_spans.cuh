@@ -58,6 +58,7 @@ struct Work {
   int n_spans;  // of the row
   int kv_head, first_head, n_heads;
 };
+template <int kHeads = kSpanHeads>
 __device__ __forceinline__ Work work_of(const AttendArgs& a, const LiveRows& rows, const Spans& s, int64_t first_row) {
   Work w{};
   w.row = first_row + blockIdx.z;
@@ -72,10 +73,10 @@ __device__ __forceinline__ Work work_of(const AttendArgs& a, const LiveRows& row
   w.n_spans = static_cast<int>(w.position / length - first_span + 1);
   w.n = w.row < live && w.begin < end ? static_cast<int>(end - w.begin) : 0;
   const int group = a.n_heads / a.kv.n_kv_heads;
-  const int first = static_cast<int>(blockIdx.y) % s.head_groups * kSpanHeads;
+  const int first = static_cast<int>(blockIdx.y) % s.head_groups * kHeads;
   w.kv_head = static_cast<int>(blockIdx.y) / s.head_groups;
   w.first_head = w.kv_head * group + first;
-  w.n_heads = min(group - first, kSpanHeads);
+  w.n_heads = min(group - first, kHeads);
   return w;
 }
 

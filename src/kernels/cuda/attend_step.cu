@@ -4,8 +4,8 @@
 // memory. Each warp forms softmax and sums of its own positions; they are joined in the block, and the blocks of a row
 // by the one that is done last.
 #include "kernels/cuda/attend_spans.cuh"
+#include "kernels/cuda/clusters.cuh"
 #include "kernels/cuda/kv.cuh"
-#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -14,8 +14,18 @@ constexpr int kOfWarp = 8;  // positions of a warp at a time
 constexpr int kOfBlock = kSpanWarps * kOfWarp;
 constexpr int kWidth = 4 * kWarp;   // elements of a head, at most: four to a lane
 constexpr int kPairs = kWidth / 2;  // that rope turns, at most
-constexpr int kHeads = kSpanHeads;
+// Queries of a block: fewer for a single row, which makes more blocks, for then what is waited for counts.
+constexpr int kHeadsOfOne = 4, kHeadsOfMany = kSpanHeads;
+constexpr int kClusterBlocks = 8;  // blocks of a cluster, at most: what every device with clusters has
 
+__device__ __forceinline__ void add_scaled(const float4& x, float factor, float4& sum) {
+  sum.x = fmaf(x.x, factor, sum.x);
+  sum.y = fmaf(x.y, factor, sum.y);
+  sum.z = fmaf(x.z, factor, sum.z);
+  sum.w = fmaf(x.w, factor, sum.w);
+}
+
+template <int kHeads>
 struct StepShared {
   alignas(16) float queries[kHeads][kWidth];
   alignas(16) float keys[kSpanWarps][kWidth];          // of the step's rows, on their way to the cache
@@ -141,24 +151,27 @@ __device__ __forceinline__ void take_fresh(const AppendArgs& p, const Work& w, c
 
 // What a warp knows of the softmax of its positions so far: maximum and total of head lane % kHeads, and each lane's
 // elements of all heads' sums.
+template <int kHeads>
 struct WarpSoftmax {
   float maximum = -__builtin_inff(), total = 0;
   float4 sums[kHeads] = {};
 };
 
-// Scores of four of the warp's positions, of which n are there: lane 8 j + h has that of position j and head h.
-__device__ __forceinline__ float score_four(const AttendArgs& a, const StepShared& s, const uint2* keys, int n,
+// Scores of as many of the warp's positions as make one of a head for each lane, of which n are there: lane
+// j * kHeads + h has that of position j and head h.
+template <int kHeads>
+__device__ __forceinline__ float score_some(const AttendArgs& a, const StepShared<kHeads>& s, const uint2* keys, int n,
                                             int lane) {
-  constexpr int kFour = kWarp / kHeads;
+  constexpr int kScored = kWarp / kHeads;
   float dot[kWarp];
-  float4 k[kFour];
+  float4 k[kScored];
 #pragma unroll
-  for (int j = 0; j < kFour; j++) k[j] = floats_of(keys[j]);
+  for (int j = 0; j < kScored; j++) k[j] = floats_of(keys[j]);
 #pragma unroll
   for (int h = 0; h < kHeads; h++) {
     const float4 q = *reinterpret_cast<const float4*>(s.queries[h] + 4 * lane);
 #pragma unroll
-    for (int j = 0; j < kFour; j++) {
+    for (int j = 0; j < kScored; j++) {
       dot[j * kHeads + h] = fmaf(q.x, k[j].x, fmaf(q.y, k[j].y, fmaf(q.z, k[j].z, q.w * k[j].w)));
     }
   }
@@ -167,21 +180,30 @@ __device__ __forceinline__ float score_four(const AttendArgs& a, const StepShare
 }
 
 // Adds the warp's positions, of which n > 0 are there.
-__device__ __forceinline__ void add_positions(const AttendArgs& a, const StepShared& s, const Positions& positions,
-                                              int n, int lane, WarpSoftmax& softmax) {
-  constexpr int kFour = kOfWarp / 2;
-  float scores[2];
-  scores[0] = score_four(a, s, positions.keys, n, lane);
-  __syncwarp();  // one after the other, for registers
-  scores[1] = score_four(a, s, positions.keys + kFour, n - kFour, lane);
-  float maximum = fmaxf(softmax.maximum, fmaxf(scores[0], scores[1]));
-  maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, kHeads));
-  maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, 2 * kHeads));
+template <int kHeads>
+__device__ __forceinline__ void add_positions(const AttendArgs& a, const StepShared<kHeads>& s,
+                                              const Positions& positions, int n, int lane,
+                                              WarpSoftmax<kHeads>& softmax) {
+  constexpr int kScored = kWarp / kHeads, kTimes = kOfWarp / kScored;
+  float weights[kTimes];
+  float maximum = softmax.maximum;
+#pragma unroll
+  for (int i = 0; i < kTimes; i++) {
+    weights[i] = score_some<kHeads>(a, s, positions.keys + i * kScored, n - i * kScored, lane);
+    maximum = fmaxf(maximum, weights[i]);
+    __syncwarp();  // one after the other, for registers
+  }
+#pragma unroll
+  for (int step = kHeads; step < kWarp; step *= 2) maximum = fmaxf(maximum, __shfl_xor_sync(kAllLanes, maximum, step));
   const float rescale = expf(softmax.maximum - maximum);
-  const float weights[2] = {expf(scores[0] - maximum), expf(scores[1] - maximum)};
-  float total = weights[0] + weights[1];
-  total += __shfl_xor_sync(kAllLanes, total, kHeads);
-  total += __shfl_xor_sync(kAllLanes, total, 2 * kHeads);
+  float total = 0;
+#pragma unroll
+  for (float& weight : weights) {
+    weight = expf(weight - maximum);
+    total += weight;
+  }
+#pragma unroll
+  for (int step = kHeads; step < kWarp; step *= 2) total += __shfl_xor_sync(kAllLanes, total, step);
   softmax.maximum = maximum;
   softmax.total = fmaf(softmax.total, rescale, total);
 #pragma unroll
@@ -195,116 +217,153 @@ __device__ __forceinline__ void add_positions(const AttendArgs& a, const StepSha
     const float4 v = floats_of(positions.values[j]);
 #pragma unroll
     for (int h = 0; h < kHeads; h++) {
-      const float weight = __shfl_sync(kAllLanes, weights[j / kFour], j % kFour * kHeads + h);
-      float4& sum = softmax.sums[h];
-      sum.x = fmaf(weight, v.x, sum.x);
-      sum.y = fmaf(weight, v.y, sum.y);
-      sum.z = fmaf(weight, v.z, sum.z);
-      sum.w = fmaf(weight, v.w, sum.w);
+      add_scaled(v, __shfl_sync(kAllLanes, weights[j / kScored], j % kScored * kHeads + h), softmax.sums[h]);
     }
   }
 }
 
-// The warps' sums of a head, joined in order by one of them: to the state of the block's span, or, where that is all
-// that the row sees, to the output.
-__device__ void join_warps(const AttendArgs& a, const Spans& spans, const Work& w, const StepShared& s, int h, int lane,
-                           float* states) {
+// The warps' sums of a head, joined in order by one of them, in place of those of the first one.
+template <int kHeads>
+__device__ __forceinline__ void join_warps(StepShared<kHeads>& s, int h, int lane) {
   float maximum = -__builtin_inff(), total = 0;
-  float sum[4] = {};
+  float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll
   for (int i = 0; i < kSpanWarps; i++) maximum = fmaxf(maximum, s.maxima[i][h]);
+#pragma unroll
   for (int i = 0; i < kSpanWarps; i++) {
     const float factor = expf(s.maxima[i][h] - maximum);
     const float4 part = *reinterpret_cast<const float4*>(s.sums[i][h] + 4 * lane);
     total = fmaf(s.totals[i][h], factor, total);
-    sum[0] = fmaf(part.x, factor, sum[0]);
-    sum[1] = fmaf(part.y, factor, sum[1]);
-    sum[2] = fmaf(part.z, factor, sum[2]);
-    sum[3] = fmaf(part.w, factor, sum[3]);
+    add_scaled(part, factor, sum);
   }
-  const int head = w.first_head + h, d = 4 * lane;
-  if (w.n_spans > 1) {
-    const State state = state_of(a, states, spans, blockIdx.z, head, blockIdx.x);
-    for (int e = 0; e < 4 && d < a.kv.value_dim; e++) state.acc[d + e] = sum[e];
-    if (lane == 0) {
-      state.maximum[0] = maximum;
-      state.maximum[1] = total;
-    }
-    return;
+  __syncwarp();
+  *reinterpret_cast<float4*>(s.sums[0][h] + 4 * lane) = sum;
+  if (lane != 0) return;
+  s.maxima[0][h] = maximum;
+  s.totals[0][h] = total;
+}
+
+// The sums of a head of the blocks of a cluster, of which n have positions, joined in order by a warp.
+struct HeadSoftmax {
+  float maximum, total;
+  float4 sum;
+};
+template <int kHeads>
+__device__ __forceinline__ HeadSoftmax join_blocks(const StepShared<kHeads>& s, int n, int h, int lane) {
+  float maxima[kClusterBlocks], totals[kClusterBlocks];
+  float4 sums[kClusterBlocks];
+#pragma unroll
+  for (int i = 0; i < kClusterBlocks; i++) {
+    const int block = min(i, n - 1);
+    maxima[i] = load_of_block(&s.maxima[0][h], block);
+    totals[i] = load_of_block(&s.totals[0][h], block);
+    sums[i] = load4_of_block(s.sums[0][h] + 4 * lane, block);
   }
+  HeadSoftmax all{maxima[0], 0, make_float4(0, 0, 0, 0)};
+#pragma unroll
+  for (int i = 1; i < kClusterBlocks; i++) all.maximum = fmaxf(all.maximum, maxima[i]);
+#pragma unroll
+  for (int i = 0; i < kClusterBlocks; i++) {
+    if (i >= n) break;
+    const float factor = expf(maxima[i] - all.maximum);
+    all.total = fmaf(totals[i], factor, all.total);
+    add_scaled(sums[i], factor, all.sum);
+  }
+  return all;
+}
+
+// What a row sees of a head, to the output.
+__device__ __forceinline__ void store_head_output(const AttendArgs& a, const Work& w, const HeadSoftmax& all, int head,
+                                                  int lane) {
   const float sink = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
-  const float all = fmaxf(maximum, sink), factor = expf(maximum - all);
-  total = total * factor + expf(sink - all);
+  const float maximum = fmaxf(all.maximum, sink), factor = expf(all.maximum - maximum);
+  const float total = all.total * factor + expf(sink - maximum);
   const float* gate = a.q + w.row * a.q_stride + int64_t{head} * a.q_head_stride + a.kv.key_dim;
   float* y = a.y + w.row * a.y_stride + int64_t{head} * a.kv.value_dim;
-  for (int e = 0; e < 4 && d < a.kv.value_dim; e++) {
+  const float sum[4] = {all.sum.x, all.sum.y, all.sum.z, all.sum.w};
+#pragma unroll
+  for (int e = 0; e < 4; e++) {
+    const int d = 4 * lane + e;
+    if (d >= a.kv.value_dim) break;
     const float out = sum[e] * factor / total;
-    y[d + e] = a.gated ? out * sigmoid(gate[d + e]) : out;
+    y[d] = a.gated ? out * sigmoid(gate[d]) : out;
   }
 }
 
-// Whether the block is the last of `n` that count themselves here; all that they have written is seen then. The count
-// is back at zero.
-__device__ bool arrives_last(int32_t* arrivals, int n) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
+// Puts a cluster's part of a head among the states of the row's clusters; whether it is the last one of n that come.
+// All that the others have put there is seen then, and the count is back at zero.
+__device__ bool arrives_last(const AttendArgs& a, const Spans& spans, const HeadSoftmax& all, int head, int nth, int n,
+                             int lane, int32_t* arrivals, float* states) {
+  const State state = state_of(a, states, spans, blockIdx.z, head, nth);
+  const float sum[4] = {all.sum.x, all.sum.y, all.sum.z, all.sum.w};
+#pragma unroll
+  for (int e = 0; e < 4; e++) {
+    if (4 * lane + e < a.kv.value_dim) state.acc[4 * lane + e] = sum[e];
+  }
+  if (lane == 0) {
+    state.maximum[0] = all.maximum;
+    state.maximum[1] = all.total;
+  }
+  __syncwarp();
+  bool last = false;
+  if (lane == 0) {
     __threadfence();
     last = atomicAdd(arrivals, 1) == n - 1;
     if (last) *arrivals = 0;
     __threadfence();
   }
-  __syncthreads();
-  return last;
+  return __shfl_sync(kAllLanes, last, 0);
 }
 
+template <int kHeads>
 __global__ void __launch_bounds__(kSpanThreads, 2)
     append_attend(const __grid_constant__ AppendArgs p, const __grid_constant__ AttendArgs a, LiveRows rows,
-                  Spans spans, Arrivals arrivals, float* states) {
-  __shared__ StepShared s;
+                  Spans spans, int of_cluster, Arrivals arrivals, float* states) {
+  __shared__ StepShared<kHeads> s;
   start_kernel_behind();
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const Work w = work_of(a, rows, spans, 0);
+  const Work w = work_of<kHeads>(a, rows, spans, 0);
+  const int rank = static_cast<int>(blockIdx.x) % of_cluster, nth = static_cast<int>(blockIdx.x) / of_cluster;
+  const int blocks = min(of_cluster, w.n_spans - nth * of_cluster);  // of the cluster, that have positions
+  if (w.row >= *rows.live || blocks <= 0) {
+    // The kernel ends behind the one in front as long as one of its blocks does.
+    if (blockIdx.x + blockIdx.y + blockIdx.z == 0) wait_for_kernel_before();
+    return;
+  }
   const int own = kOfWarp * warp;  // first of the warp's positions
   Positions positions;
+  load_positions(a, w, own, lane, positions);
   int place = -1;  // of row `lane` of the step in the span
-  if (w.n > 0) {
-    load_positions(a, w, own, lane, positions);
-    if (lane < rows.rows && lane < *rows.live && a.places.slots[lane] == w.slot) {
-      const int64_t t = a.places.positions[lane] - w.begin;
-      if (t >= 0 && t < w.n) place = static_cast<int>(t);
-    }
+  if (lane < rows.rows && lane < *rows.live && a.places.slots[lane] == w.slot) {
+    const int64_t t = a.places.positions[lane] - w.begin;
+    if (t >= 0 && t < w.n) place = static_cast<int>(t);
   }
   const Gain q_gain = load_gain(p.q_norm, p.kv.key_dim, lane), k_gain = load_gain(p.k_norm, p.kv.key_dim, lane);
   wait_for_kernel_before();
-  if (w.n == 0) return;
 
-  const auto fresh_rows = [&](int first) {
-    return __ballot_sync(kAllLanes, place >= first && place < first + kOfWarp);
-  };
   RawHead query{};
   if (warp < w.n_heads) {
     query = load_head(p, p.q + w.row * p.q_stride + int64_t{w.first_head + warp} * p.q_head_stride, w.row, lane);
   }
-  unsigned fresh = fresh_rows(own);
-  FreshRow row{};
-  if (fresh != 0) row = load_fresh(p, w, __ffs(static_cast<int>(fresh)) - 1, lane);
-  turn_head(p, query, q_gain, p.q_norm != nullptr, lane, s.queries[warp]);
+  const auto take_fresh_rows = [&](int first) {
+    unsigned fresh = __ballot_sync(kAllLanes, place >= first && place < first + kOfWarp);
+    for (; fresh != 0; fresh &= fresh - 1) {
+      const int r = __ffs(static_cast<int>(fresh)) - 1;
+      const FreshRow row = load_fresh(p, w, r, lane);
+      take_fresh(p, w, row, k_gain, __shfl_sync(kAllLanes, place, r), lane, s.keys[warp], positions);
+    }
+  };
+  take_fresh_rows(own);
+  if (warp < kHeads) turn_head(p, query, q_gain, p.q_norm != nullptr, lane, s.queries[warp]);
   __syncthreads();
 
-  WarpSoftmax softmax;
+  WarpSoftmax<kHeads> softmax;
   for (int first = own; first < w.n; first += kOfBlock) {
     if (first != own) {
       load_positions(a, w, first, lane, positions);
-      fresh = fresh_rows(first);
-      if (fresh != 0) row = load_fresh(p, w, __ffs(static_cast<int>(fresh)) - 1, lane);
+      take_fresh_rows(first);
     }
-    while (fresh != 0) {
-      const int r = __ffs(static_cast<int>(fresh)) - 1;
-      take_fresh(p, w, row, k_gain, __shfl_sync(kAllLanes, place, r), lane, s.keys[warp], positions);
-      fresh &= fresh - 1;
-      if (fresh != 0) row = load_fresh(p, w, __ffs(static_cast<int>(fresh)) - 1, lane);
-    }
-    add_positions(a, s, positions, min(w.n - first, kOfWarp), lane, softmax);
+    add_positions<kHeads>(a, s, positions, min(w.n - first, kOfWarp), lane, softmax);
   }
 #pragma unroll
   for (int h = 0; h < kHeads; h++) *reinterpret_cast<float4*>(s.sums[warp][h] + 4 * lane) = softmax.sums[h];
@@ -313,26 +372,61 @@ __global__ void __launch_bounds__(kSpanThreads, 2)
     s.totals[warp][lane] = softmax.total;
   }
   __syncthreads();
-  if (warp < w.n_heads) join_warps(a, spans, w, s, warp, lane, states);
-  if (w.n_spans == 1) return;
-  if (!arrives_last(arrivals.counts + w.row * arrivals.stride + w.first_head, w.n_spans)) return;
-  if (warp < w.n_heads) join_head(a, spans, w, w.first_head + warp, blockIdx.z, states);
+  if (warp < w.n_heads && w.n > 0) join_warps(s, warp, lane);
+  arrive_at_cluster(of_cluster);
+  wait_for_cluster(of_cluster);
+  const int h = rank + warp * of_cluster;
+  HeadSoftmax all{};
+  if (h < w.n_heads) all = join_blocks(s, blocks, h, lane);
+  arrive_at_cluster(of_cluster);  // its shared memory is no longer read by this block
+  if (h < w.n_heads) {
+    const int head = w.first_head + h, clusters = (w.n_spans + of_cluster - 1) / of_cluster;
+    if (clusters == 1) {
+      store_head_output(a, w, all, head, lane);
+    } else if (arrives_last(a, spans, all, head, nth, clusters, lane, arrivals.counts + w.row * arrivals.stride + head,
+                            states)) {
+      Work joined = w;
+      joined.n_spans = clusters;
+      join_head(a, spans, joined, head, blockIdx.z, states);
+    }
+  }
+  wait_for_cluster(of_cluster);
 }
 
 }  // namespace
 
 bool appends_and_attends(const AttendArgs& a, int n_pairs, const LiveRows& rows) {
   const int most = a.kv.key_dim > a.kv.value_dim ? a.kv.key_dim : a.kv.value_dim;
-  return rows.rows <= kMostAppended && a.kv.type == KvType::kF16 && a.kv.key_dim % 4 == 0 &&
-         a.kv.value_dim % 4 == 0 && most <= kWidth && n_pairs <= kPairs;
+  return rows.rows <= kMostAppended && a.kv.type == KvType::kF16 && a.kv.key_dim % 4 == 0 && a.kv.value_dim % 4 == 0 &&
+         most <= kWidth && n_pairs <= kPairs;
 }
 
-void launch_append_attend(const AppendArgs& append, const AttendArgs& a, const Arrivals& arrivals,
-                          const LiveRows& rows, void* workspace, cudaStream_t stream) {
+namespace {
+
+template <int kHeads>
+void launch_as(const AppendArgs& append, const AttendArgs& a, const Arrivals& arrivals, const LiveRows& rows,
+               int of_cluster, float* states, cudaStream_t stream) {
+  Spans spans = spans_of(a);
+  spans.head_groups = (a.n_heads / a.kv.n_kv_heads + kHeads - 1) / kHeads;
+  dim3 grid = span_blocks(a, spans, rows.rows);
+  grid.x = (grid.x + of_cluster - 1) / of_cluster * of_cluster;
+  // As products have it, or neither could start beside the other.
+  cudaFuncSetAttribute(append_attend<kHeads>, cudaFuncAttributePreferredSharedMemoryCarveout,
+                       cudaSharedmemCarveoutMaxShared);
+  launch_clusters_after(append_attend<kHeads>, grid, kSpanThreads, 0, of_cluster, stream, append, a, rows, spans,
+                        of_cluster, arrivals, states);
+}
+
+}  // namespace
+
+void launch_append_attend(const AppendArgs& append, const AttendArgs& a, const Arrivals& arrivals, const LiveRows& rows,
+                          void* workspace, cudaStream_t stream) {
   if (rows.rows == 0) return;
-  const Spans spans = spans_of(a);
-  launch_after(append_attend, span_blocks(a, spans, rows.rows), kSpanThreads, 0, stream, append, a, rows, spans,
-               arrivals, static_cast<float*>(workspace));
+  auto* states = static_cast<float*>(workspace);
+  if (rows.rows > 1) return launch_as<kHeadsOfMany>(append, a, arrivals, rows, 1, states, stream);
+  int of_cluster = 1;
+  while (starts_early() && of_cluster < kClusterBlocks && of_cluster < spans_of(a).max) of_cluster *= 2;
+  launch_as<kHeadsOfOne>(append, a, arrivals, rows, of_cluster, states, stream);
 }
 
 }  // namespace strata::kernels::cuda
