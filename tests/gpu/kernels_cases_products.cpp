@@ -98,6 +98,16 @@ void add_product_cases(HostDevice& host, OpCases& cases) {
   add_product(host, cases, {Type::Q8_0, Rounding::kOnce, 9, 40000, 1, 1, false, true});
   add_product(host, cases, {Type::Q6_K, Rounding::kTwice, 9, 16384, 4, 3, true, false});
   add_product(host, cases, {Type::Q4_K, Rounding::kOnce, 7000, 256, 1, 1, false, false});
+  // More of them than the rings of all multiprocessors hold.
+  add_product(host, cases, {Type::Q8_0, Rounding::kOnce, 30000, 256, 1, 1, true, false});
+  add_product(host, cases, {Type::Q6_K, Rounding::kTwice, 30000, 256, 1, 1, false, true});
+  // Whole rounds of lanes, and a few more columns.
+  for (const Type type : {Type::Q4_0, Type::Q8_0, Type::MXFP4, Type::Q3_K, Type::Q4_K, Type::Q6_K}) {
+    add_product(host, cases, {type, Rounding::kOnce, 131, 2048, 1, 1, false, true});
+    add_product(host, cases, {type, Rounding::kTwice, 131, 4096, 1, 1, true, false});
+    add_product(host, cases, {type, Rounding::kOnce, 131, 2304, 4, 3, true, true});
+    add_product(host, cases, {type, Rounding::kTwice, 131, 2304, 2, 2, false, false});
+  }
 }
 
 namespace {
