@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/activity.h"
 #include "base/counted.h"
 #include "base/format.h"
 
@@ -20,6 +21,12 @@ constexpr int kInterruptionsMax = 10'000;
 // How often running jobs are held against their time limit.
 constexpr int64_t kLatenessCheckNs = 100'000'000;
 constexpr int64_t kNsPerS = 1'000'000'000;
+constexpr const char* kReading = "waits for the drive, reads under way:";
+
+std::string thread_name(const std::vector<std::string>& paths) {
+  const std::string more = paths.size() > 1 ? format(" and {} more", paths.size() - 1) : "";
+  return paths.empty() ? "reads of no file" : format("reads of {}{}", printable(paths.front()), more);
+}
 
 }  // namespace
 
@@ -29,7 +36,10 @@ Result<std::unique_ptr<ReadQueue>> ReadQueue::open(const std::vector<std::string
   ASSERT(options.depth <= kReadDepthMax);
   std::unique_ptr<ReadQueue> queue(new ReadQueue(options, sink));
   RETURN_IF_ERROR(queue->open_files(paths));
-  queue->thread_ = std::make_unique<Thread>([q = queue.get()] { q->work(); });
+  queue->thread_ = std::make_unique<Thread>([q = queue.get(), name = thread_name(paths)] {
+    name_this_thread(name);
+    q->work();
+  });
   return queue;
 }
 
@@ -126,6 +136,7 @@ void ReadQueue::work() {
   for (;;) {
     int64_t wait_ns = -1;
     bool over = false;
+    int64_t n_under_way = 0;
     {
       const LockGuard lock(mutex_);
       for (RingResult& result : results) take_result(std::move(result));
@@ -135,11 +146,13 @@ void ReadQueue::work() {
       drop_unwanted();
       start_reads();
       if (!jobs_.empty()) wait_ns = kLatenessCheckNs;
+      n_under_way = std::ssize(under_way_);
       over = stop_ && under_way_.empty();
     }
     ring_->flush();  // those who are told now may take the core from this thread
     tell();
     if (over) return;
+    const Activity activity(n_under_way == 0 ? kIdle : kReading, n_under_way);
     ring_->wait(wait_ns, results);
   }
 }

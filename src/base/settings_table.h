@@ -114,6 +114,8 @@
     "cache), ram (all copied there at start) or mapped (the file's pages)")                                           \
   X(kIoTimeoutS, "io-timeout-s", SettingType::kInt, "600", 1, 1048576, "s", "", kScopeEngine,                          \
     "A read of experts or n-gram rows that takes longer fails its request")                                           \
+  X(kStallNoticeS, "stall-notice-s", SettingType::kInt, "30", 0, 1048576, "s", "", kScopeEngine & ~kScopePlan,        \
+    "Without any progress of a load or a step for that long, warn and say which thread waits for what; 0 for never")   \
   X(kExpertCache, "expert-cache", SettingType::kInt, "auto", 0, 1048576, "slots", "", kScopeEngine,                   \
     "Experts that lie in the device's own memory; auto is as many as fit, and none on cpu")                           \
   X(kCacheMinSlots, "cache-min-slots", SettingType::kInt, "128", 0, 1048576, "slots", "", kScopeEngine,               \

@@ -24,6 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/activity.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/sync.h"
@@ -67,7 +68,9 @@ bool spin_until(std::chrono::microseconds limit, const Condition& condition) {
 }
 
 void name_and_place_this_thread(int worker, const std::vector<int>& cpus) {
-  pthread_setname_np(pthread_self(), format("strata-{}", worker).c_str());
+  const std::string name = format("strata-{}", worker);
+  pthread_setname_np(pthread_self(), name.c_str());
+  name_this_thread("computing thread " + name);
   if (cpus.empty()) return;
   const size_t n_cpus = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
   cpu_set_t* set = CPU_ALLOC(n_cpus);
@@ -122,6 +125,7 @@ struct ThreadPool::Impl {
   bool awaited() const { return has_open_piece(claim.load()) || stop.load(); }
 
   void sleep() {
+    const Activity activity(kIdle);
     sleepers.fetch_add(1);
     const uint32_t seen = signal.load();
     if (!awaited()) futex_wait(signal, seen);
@@ -160,7 +164,10 @@ struct ThreadPool::Impl {
     context = job_context;
     per_level = static_cast<int64_t>(threads.size()) + 1;
   }
-  void end_job() { busy.store(false); }
+  void end_job() {
+    busy.store(false);
+    note_progress();
+  }
 
   // One round: the items of `levels` up to end_item, in `pieces` pieces.
   void publish_and_join(int64_t pieces) {
@@ -173,6 +180,7 @@ struct ThreadPool::Impl {
     }
     take_pieces(0);
     if (!spin_until(spin, [this] { return unfinished.load() == 0; })) {
+      const Activity activity("waits for the computing threads");
       caller_sleeps.store(true);
       for (uint32_t left = unfinished.load(); left != 0; left = unfinished.load()) futex_wait(unfinished, left);
       caller_sleeps.store(false);

@@ -145,6 +145,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   config.peer_copies = settings.on(Key::kPeerCopies);
   config.stage_pin = settings.on(Key::kStagePin);
   config.io_timeout_s = settings.integer(Key::kIoTimeoutS);
+  config.stall_notice_s = settings.integer(Key::kStallNoticeS);
   config.table = model::find_table_kind(settings.text(Key::kPleIo));
   ASSERT(config.table != nullptr);
   config.ram_bytes = gib(settings.number(Key::kRamGib));

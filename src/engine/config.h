@@ -50,6 +50,7 @@ struct EngineConfig {
   bool peer_copies = true;                        // between devices that reach each other; else through pinned memory
   bool stage_pin = true;                          // page-lock the buffers of direct reads
   int64_t io_timeout_s = 600;                     // of a read of experts
+  int64_t stall_notice_s = 30;                    // without progress, until a warning says who waits for what; 0: never
   const model::TableKind* table = &model::kDirectTable;  // where rows of an n-gram table are read from
   uint64_t ram_bytes = 0;                         // RAM the plan may count on; 0: what the system says
   std::optional<uint64_t> ram_headroom_bytes;     // RAM left free; absent: kAutoHeadroomBytes, at most a quarter of it

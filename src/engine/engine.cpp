@@ -14,6 +14,8 @@
 namespace strata::engine {
 namespace {
 
+constexpr int64_t kNsPerS = 1'000'000'000;
+
 // Whether a profile can be written to `path` when all is done: not over a file of another kind, and not into nowhere.
 Status check_profile_output(const std::string& path, const gguf::Model& model) {
   for (const gguf::Shard& shard : model.shards()) {
@@ -158,6 +160,10 @@ Result<std::vector<int32_t>> Engine::link_shares(size_t part) {
 }
 
 Status Engine::load() {
+  if (config_.stall_notice_s > 0) {
+    stall_watch_ = std::make_unique<StallWatch>(stats_, config_.stall_notice_s * kNsPerS);
+  }
+  const StallWatch::Work work(stall_watch_.get(), "loading the model");
   ASSIGN_OR_RETURN(OpenedSource opened, open_expert_source({.model = model_,
                                                             .layout = request_.layout,
                                                             .config = config_,
@@ -417,6 +423,7 @@ Status Engine::turn() {
 }
 
 Status Engine::steps(StepSource& source, bool in_prompt) {
+  const StallWatch::Work work(stall_watch_.get(), in_prompt ? "computing steps of prompts" : "computing steps");
   Status refused;
   for (bool more = true;;) {
     if (more) {
@@ -452,6 +459,7 @@ Status Engine::step(std::span<const model::BatchRows> batch, bool in_prompt) {
 }
 
 Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
+  const StallWatch::Work work(stall_watch_.get(), "computing logits");
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(step_limits_.max_outputs)) {
     const auto some = rows.subspan(first, std::min(static_cast<size_t>(step_limits_.max_outputs), rows.size() - first));
     for (const int32_t row : some) ASSERT(row >= 0 && row < rows_in_step_);

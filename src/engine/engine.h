@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/stall_watch.h"
 #include "base/stats.h"
 #include "engine/adaptation.h"
 #include "engine/config.h"
@@ -147,6 +148,7 @@ class Engine {
   model::StateLimits state_limits_;
   std::unique_ptr<Devices> devices_;
   device::host::HostDevice* host_ = nullptr;
+  std::unique_ptr<StallWatch> stall_watch_;  // null: --stall-notice-s 0
   std::unique_ptr<experts::ExpertSource> source_;
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/activity.h"
 #include "base/mutation.h"
 
 namespace strata::experts {
@@ -45,7 +46,10 @@ bool FenceTable::done(Entry& entry) {
 }
 
 void FenceTable::finish(Entry& entry) {
-  if (entry.live) entry.event->synchronize();
+  if (entry.live) {
+    const Activity activity("waits for a copy to the device");
+    entry.event->synchronize();
+  }
   entry.live = false;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/activity.h"
 #include "base/format.h"
 #include "base/log.h"
 
@@ -171,6 +172,7 @@ Status StagePool::make_room() {
   const LockGuard growing(growth_mutex_);
   {
     const LockGuard lock(mutex_);
+    const Activity activity("waits for a stage buffer");
     changed_.wait(mutex_, [&] { return least_recent(false) || all_leased(); });
     if (!all_leased()) return {};
   }
@@ -254,6 +256,7 @@ Status StagePool::wait(uint32_t at) {
     const LockGuard lock(mutex_);
     Stage& s = stage(at);
     ASSERT(s.leases > 0);
+    const Activity activity("waits for an expert's read");
     changed_.wait(mutex_, [&] { return s.state != State::kFilling; });
     if (s.state == State::kFull) return {};
     status = s.error;

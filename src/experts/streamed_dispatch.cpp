@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/activity.h"
 #include "base/mutation.h"
 #include "experts/blob.h"
 #include "experts/cache.h"
@@ -259,7 +260,10 @@ void StreamedDispatch::copy_way() {
 
 // The pinned table is written anew once its last copy is done: it was queued a whole round of the ring ago.
 void StreamedDispatch::copy_table(size_t bank) {
-  banks_[bank].full->synchronize();
+  {
+    const Activity activity("waits for a copy to the device");
+    banks_[bank].full->synchronize();
+  }
   const auto n = static_cast<size_t>(spec_.limits.n_experts);
   {
     const auto table = staged_tables_->write<int32_t>(table_offset(bank), n);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/activity.h"
 #include "experts/lend_region.h"
 #include "experts/streamed_dispatch.h"
 
@@ -279,6 +280,7 @@ void Part::head(std::span<const int32_t> rows) {
 
 // What the main stream says comes first: copies fail on their own, or because nobody waits for them any more.
 Status Part::finish() {
+  const Activity activity("waits for the device");
   Status status = stream_->synchronize();
   if (!status.ok()) stream_->reset();
   if (ngram_) ngram_->end();

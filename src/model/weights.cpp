@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/activity.h"
 #include "base/bytes.h"
 #include "base/format.h"
 
@@ -52,14 +53,18 @@ Result<WeightLoader::Place> WeightLoader::allocate(size_t bytes, const std::stri
 
 Status WeightLoader::put(const Place& place, size_t offset, size_t bytes, const ReadBytes& read) {
   if (measures()) return {};
-  if (device_->host_accessible()) return read(0, {place.memory->address() + place.offset + offset, bytes});
-  if (!uploader_) {
+  if (!uploader_ && !device_->host_accessible()) {
     ASSIGN_OR_RETURN(uploader_, device::Uploader::create(*device_, *stream_, kUploadPiece, "weights on their way"));
   }
   for (size_t at = 0; at < bytes; at += kUploadPiece) {
-    const auto read_piece = [&](std::span<std::byte> to) { return read(at, to); };
-    RETURN_IF_ERROR(
-        uploader_->put(*place.memory, place.offset + offset + at, std::min(kUploadPiece, bytes - at), read_piece));
+    const size_t n = std::min(kUploadPiece, bytes - at);
+    if (device_->host_accessible()) {
+      RETURN_IF_ERROR(read(at, {place.memory->address() + place.offset + offset + at, n}));
+    } else {
+      const auto read_piece = [&](std::span<std::byte> to) { return read(at, to); };
+      RETURN_IF_ERROR(uploader_->put(*place.memory, place.offset + offset + at, n, read_piece));
+    }
+    note_progress();
   }
   return {};
 }
@@ -67,6 +72,7 @@ Status WeightLoader::put(const Place& place, size_t offset, size_t bytes, const 
 uint64_t WeightLoader::host_bytes_needed() { return device::Uploader::bytes_needed(kUploadPiece); }
 
 Status WeightLoader::finish() {
+  const Activity activity("waits for the device");
   RETURN_IF_ERROR(stream_->synchronize());
   uploader_.reset();
   return {};

@@ -1,7 +1,11 @@
 // Direct reads that fail, come short, stall, or are asked for by many at once. M18, E01, E02 and their neighbours.
+#include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <thread>
+#include <vector>
 
+#include "base/activity.h"
 #include "base/asking_files.h"
 #include "base/random.h"
 #include "base/stepped_clock.h"
@@ -68,6 +72,11 @@ TEST(DirectFaults, ShortAndInterruptedReadsGiveTheRightBytes) {
   EXPECT_GT(rig.files.n_injected(Fault::kInterrupted), 4u);
 }
 
+bool someone_is_at(std::string_view what) {
+  const std::vector<ThreadActivity> all = thread_activities();
+  return std::any_of(all.begin(), all.end(), [&](const ThreadActivity& seen) { return seen.what == what; });
+}
+
 // M18: a slow drive is no hang, and somebody who looks is told.
 TEST(DirectFaults, AStallOfTenSecondsIsToldAndSatOut) {
   FaultyRig rig({.at = {{0, Fault::kStall}}, .stall_ns = 10 * kNsPerS});
@@ -80,6 +89,7 @@ TEST(DirectFaults, AStallOfTenSecondsIsToldAndSatOut) {
   rig.clock.advance_s(2);
   while (rig.source->waiting_for() == nullptr) std::this_thread::yield();
   EXPECT_STREQ(rig.source->waiting_for(), "the drive");
+  while (!someone_is_at("waits for an expert's read")) std::this_thread::yield();
   rig.clock.advance_s(8);
   fetching.join();
   EXPECT_EQ(rig.source->waiting_for(), nullptr);

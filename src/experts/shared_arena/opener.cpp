@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/activity.h"
 #include "base/bytes.h"
 #include "base/ending.h"
 #include "base/format.h"
@@ -158,10 +159,14 @@ Seen Opening::wait() {
     wait_began_ns_ = progress_ns_ = now_ns;
     reported_pid_.reset();
   }
-  if (loader != seen_loader_) progress_ns_ = now_ns;
+  if (loader != seen_loader_) {
+    progress_ns_ = now_ns;
+    note_progress();
+  }
   seen_loader_ = loader;
   report_wait(loader, now_ns - *wait_began_ns_);
   if (now_ns - progress_ns_ >= spec_.timeout_s * kNsPerS) return fail(stuck(loader), Seen::kStuck);
+  const Activity activity("waits for another engine that loads the shared arena");
   spec_.clock.sleep_ns(kWaitNs);
   waited_ns_ += spec_.clock.now_ns() - now_ns;
   return Seen::kDone;

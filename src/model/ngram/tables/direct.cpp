@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/activity.h"
 #include "base/bytes.h"
 #include "base/format.h"
 #include "base/mutex.h"
@@ -156,6 +157,7 @@ class DirectTable final : public RowTable, private ReadSink {
     if (ended()) return {};
     const int64_t begin_ns = spec_.clock.now_ns();
     spec_.stats.add(Counter::kNgramWaits);
+    const Activity activity("waits for a row of the n-gram table");
     for (refill(); !ended(); refill()) {
       if (slot_of_[i] == kNone && spec_.clock.now_ns() - begin_ns >= spec_.io_timeout_s * kNsPerS) {
         return Error{ErrorCode::kIo, format("cannot read a row of {}: earlier reads have not come back for {} s; look "

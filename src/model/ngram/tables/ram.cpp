@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/activity.h"
 #include "base/bytes.h"
 #include "base/format.h"
 #include "model/ngram/table.h"
@@ -24,6 +25,7 @@ class RamTable final : public RowTable {
     for (uint64_t at = 0; at < tensor.bytes; at += kReadBytes) {
       const auto to = table->bytes_->write<std::byte>(at, std::min(kReadBytes, tensor.bytes - at));
       RETURN_IF_ERROR(spec.model.read(tensor, at, to.span()));
+      note_progress();
     }
     return std::unique_ptr<RowTable>(std::move(table));
   }
