@@ -32,5 +32,11 @@ void add_norm_route_cases(device::host::HostDevice& host, OpCases& cases);
 // Experts with the sum of their outputs.
 void add_summed_expert_cases(device::host::HostDevice& host, OpCases& cases);
 void add_long_delta_cases(device::host::HostDevice& host, OpCases& cases);
+// Residuals of several streams, and looked-up features.
+void add_stream_cases(device::host::HostDevice& host, OpCases& cases);
+// Index, choice and attention of rows with long contexts.
+void add_sparse_prompt_cases(device::host::HostDevice& host, OpCases& cases);
+// Matrices of heads, and attention to a latent cache.
+void add_wide_latent_cases(device::host::HostDevice& host, OpCases& cases);
 
 }  // namespace strata::test

@@ -20,13 +20,6 @@ inline bool has_gpu() {
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
 
-// The cases of all operations that CUDA devices have kernels for.
-inline OpCases cases_with_kernels(device::Device& device) {
-  OpCases cases = all_op_cases(device);
-  std::erase_if(cases, [](const auto& c) { return device::cuda::op_row(c->op()).run == nullptr; });
-  return cases;
-}
-
 class GpuRig {
  public:
   explicit GpuRig(bool deterministic = false) {
@@ -152,6 +145,7 @@ std::vector<Want> wants_of_host(device::host::HostDevice& device, const OpCase& 
 inline std::vector<Want> wants_of_host_ints(device::host::HostDevice& device, const OpCase& c,
                                             const Grid<int32_t>& out, const std::vector<int64_t>& rows) {
   const auto before = c.snapshot();
+  EXPECT_TRUE(device.capture(c.enqueue).ok());
   const auto stream = device.make_stream("reference");
   c.enqueue(*stream);
   EXPECT_TRUE(stream->synchronize().ok());

@@ -19,19 +19,19 @@ class CudaKernels : public testing::TestWithParam<bool> {
 
 TEST_P(CudaKernels, ComputeTheFormulaAndWriteNothingElse) {
   GpuRig rig(deterministic());
-  for (const auto& c : cases_with_kernels(rig.host())) {
+  for (const auto& c : all_op_cases(rig.host())) {
     for (const uint64_t seed : {1, 2}) rig.check(*c, seed, false);
   }
 }
 
 TEST_P(CudaKernels, ReplayWithOtherInputsThroughAGraph) {
   GpuRig rig(deterministic());
-  for (const auto& c : cases_with_kernels(rig.host())) rig.check(*c, 7, true);
+  for (const auto& c : all_op_cases(rig.host())) rig.check(*c, 7, true);
 }
 
 TEST_P(CudaKernels, NoLiveRowsMeansNothingIsTouched) {
   GpuRig rig(deterministic());
-  for (const auto& c : cases_with_kernels(rig.host())) {
+  for (const auto& c : all_op_cases(rig.host())) {
     // Groups are scratch of an operation that the host does not touch without rows.
     if (c->op() == device::op_index<device::ExpertFfn>()) continue;
     if (c->op() == device::op_index<device::ShareExperts>()) continue;  // tells the host so
@@ -139,6 +139,33 @@ TEST_P(CudaKernels, LongSegmentsOfDeltaNetsAreTheHosts) {
   OpCases cases;
   add_long_delta_cases(rig.host(), cases);
   for (const auto& c : cases) rig.check(*c, 6, false);
+}
+
+TEST_P(CudaKernels, StreamsAreTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_stream_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 1, graph);
+  }
+}
+
+TEST_P(CudaKernels, ChoicesOfBlocksAndAttentionToThemAreTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_sparse_prompt_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 1, graph);
+  }
+}
+
+TEST_P(CudaKernels, LatentAttentionIsTheHosts) {
+  GpuRig rig(deterministic());
+  OpCases cases;
+  add_wide_latent_cases(rig.host(), cases);
+  for (const auto& c : cases) {
+    for (const bool graph : {false, true}) rig.check(*c, 1, graph);
+  }
 }
 
 // The bytes of the first rows of y after a product of `live` rows.

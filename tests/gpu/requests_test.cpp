@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "engine/scheduler.h"
 #include "engine/sim_support.h"
+#include "gpu/lending.h"
 #include "gpu/support.h"
 #include "support/golden.h"
 
@@ -65,17 +66,6 @@ int64_t some_length(Random& random) {
   return static_cast<int64_t>(std::pow(static_cast<double>(kPromptMax), random.uniform()));
 }
 
-// With so much of the budget kept free that prompts have to borrow from the cache.
-EngineConfig lending_gpu(EngineConfig config, const GoldenModel& golden) {
-  EngineConfig simulated = config;
-  simulated.device = "sim:64GiB";
-  const std::string tight = lending(simulated, golden).device;
-  const uint64_t needed = device::sim::parse_sim_spec(tight)->devices[0].budget_bytes;
-  const uint64_t all = open_gpu({.limit_bytes = kBudgetGib * kGiB, .reserve_bytes = 0})->budget_bytes();
-  config.vram_reserve_bytes = all - needed;
-  return config;
-}
-
 EngineConfig config_of(const GoldenModel& golden, int percent) {
   EngineConfig config;
   config.device = "cuda:0";
@@ -87,7 +77,7 @@ EngineConfig config_of(const GoldenModel& golden, int percent) {
   config.max_sequences = 3;
   config.kv_type = kernels::KvType::kF16;
   config.round_activations = true;
-  return percent < 100 ? lending_gpu(config, golden) : config;
+  return percent < 100 ? lending_gpu(config, golden, kBudgetGib) : config;
 }
 
 // An engine on a copy of the demo model that a test may spoil.

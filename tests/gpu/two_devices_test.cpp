@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuHandOff, testing::Bool(),
 // 0, 25 and 100 percent of the experts lie in caches.
 TEST(GpuSplit, FloatPathAgreesWhereverItIsSplit) {
   SKIP_UNLESS_TWO_DEVICES();
-  for (const char* arch : {"qwen3moe", "gpt-oss", "qwen3next"}) {
+  for (const char* arch : kGoldenArchs) {
     const GoldenModel golden = load_arch_golden(arch);
     const int layers = n_layers(golden);
     for (int first = 1; first < layers; first++) {

@@ -23,29 +23,6 @@ struct OpContext {
   bool deterministic = false;   // the same bits whatever rows stand beside a row
 };
 
-// Whether there are kernels for an operation; what has none is specialised to false here and has no run(). Models that
-// need it are refused when they are loaded (Device::has_kernels).
-template <class Op>
-inline constexpr bool kHasKernels = true;
-template <>
-inline constexpr bool kHasKernels<HyperMix> = false;
-template <>
-inline constexpr bool kHasKernels<HyperAdd> = false;
-template <>
-inline constexpr bool kHasKernels<IndexAppend> = false;
-template <>
-inline constexpr bool kHasKernels<SelectBlocks> = false;
-template <>
-inline constexpr bool kHasKernels<SparseAttention> = false;
-template <>
-inline constexpr bool kHasKernels<StreamGate> = false;
-template <>
-inline constexpr bool kHasKernels<DistantConv> = false;
-template <>
-inline constexpr bool kHasKernels<HeadMatMul> = false;
-template <>
-inline constexpr bool kHasKernels<LatentAttend> = false;
-
 void run(const Embed& op, const OpContext& context);
 void run(const RmsNorm& op, const OpContext& context);
 void run(const MatMul& op, const OpContext& context);
@@ -66,6 +43,15 @@ void run(const DeltaConv& op, const OpContext& context);
 void run(const DeltaGates& op, const OpContext& context);
 void run(const DeltaNet& op, const OpContext& context);
 void run(const GatedNorm& op, const OpContext& context);
+void run(const HeadMatMul& op, const OpContext& context);
+void run(const LatentAttend& op, const OpContext& context);
+void run(const StreamGate& op, const OpContext& context);
+void run(const DistantConv& op, const OpContext& context);
+void run(const HyperMix& op, const OpContext& context);
+void run(const HyperAdd& op, const OpContext& context);
+void run(const IndexAppend& op, const OpContext& context);
+void run(const SelectBlocks& op, const OpContext& context);
+void run(const SparseAttention& op, const OpContext& context);
 
 // For the largest shape that the views allow; workspace and workspace_bytes of the context are not set yet. Operations
 // without scratch need no overload: those that have one declare it here.
@@ -79,8 +65,12 @@ size_t workspace_bytes(const Attention& op, const OpContext& context);
 size_t workspace_bytes(const AppendAttend& op, const OpContext& context);
 size_t workspace_bytes(const Router& op, const OpContext& context);
 size_t workspace_bytes(const ExpertFfn& op, const OpContext& context);
+size_t workspace_bytes(const LatentAttend& op, const OpContext& context);
+size_t workspace_bytes(const HyperMix& op, const OpContext& context);
+size_t workspace_bytes(const SelectBlocks& op, const OpContext& context);
+size_t workspace_bytes(const SparseAttention& op, const OpContext& context);
 
-// The table of AllOps for launches; null functions for operations without kernels.
+// The table of AllOps for launches.
 struct OpRow {
   void (*run)(const void* args, const OpContext& context);
   size_t (*workspace_bytes)(const void* args, const OpContext& context);

@@ -5,14 +5,10 @@ namespace {
 
 template <class Op>
 constexpr OpRow make_row() {
-  if constexpr (kHasKernels<Op>) {
-    return {[](const void* args, const OpContext& context) { run(*static_cast<const Op*>(args), context); },
-            [](const void* args, const OpContext& context) {
-              return workspace_bytes(*static_cast<const Op*>(args), context);
-            }};
-  } else {
-    return {nullptr, nullptr};
-  }
+  return {[](const void* args, const OpContext& context) { run(*static_cast<const Op*>(args), context); },
+          [](const void* args, const OpContext& context) {
+            return workspace_bytes(*static_cast<const Op*>(args), context);
+          }};
 }
 
 constexpr auto kTable = op_table(AllOps{}, []<class Op>() { return make_row<Op>(); });

@@ -1,5 +1,7 @@
 // Rope, the append to the KV cache and attention on a CUDA device.
-#include "device/cuda/cuda_ops.h"
+#include "device/cuda/ops_attention.h"
+
+#include "device/cuda/ops_maps.h"
 #include "kernels/cuda/attention.h"
 
 namespace strata::device::cuda {
@@ -18,28 +20,6 @@ void run(const RopeAngles& op, const OpContext& context) {
 
 namespace {
 
-kernel::Places places_of(const RowMap& rows) {
-  return {.positions = rows.positions.data(),
-          .slots = rows.slots.data(),
-          .block_table = rows.block_table.data(),
-          .table_stride = rows.block_table.stride,
-          .max_blocks = rows.block_table.cols};
-}
-
-kernel::KvCache cache_of(const KvBlocks& kv) {
-  return {.k = reinterpret_cast<uint8_t*>(kv.k->address()),
-          .v = reinterpret_cast<uint8_t*>(kv.v->address()),
-          .type = kv.type,
-          .block_tokens = kv.block_tokens,
-          .n_kv_heads = kv.n_kv_heads,
-          .key_dim = kv.key_dim,
-          .value_dim = kv.value_dim,
-          .k_token_bytes = kv.k_token_bytes(),
-          .v_token_bytes = kv.v_token_bytes(),
-          .k_head_bytes = kernels::kv_bytes(kv.type, kv.key_dim),
-          .v_head_bytes = kernels::kv_bytes(kv.type, kv.value_dim)};
-}
-
 kernel::AttendArgs args_of(const Attention& op) {
   return {.q = op.q.data(),
           .q_stride = op.q.stride,
@@ -55,15 +35,8 @@ kernel::AttendArgs args_of(const Attention& op) {
           .y_stride = op.y.stride};
 }
 
-// From this many rows on they are likely to be a prompt's.
-constexpr int64_t kTiledRows = 17;
-
 bool on_tensor_cores(const Attention& op, const OpContext& context) {
   return kernel::attend_mma_fits(args_of(op), context.compute_capability, context.max_shared_bytes);
-}
-bool tiled(const Attention& op, const OpContext& context) {
-  return !context.deterministic && op.q.rows >= kTiledRows &&
-         (on_tensor_cores(op, context) || kernel::attend_tiles_fit(args_of(op), context.max_shared_bytes));
 }
 
 kernel::AppendArgs args_of(const RopeAppend& op) {
@@ -88,21 +61,30 @@ kernel::AppendArgs args_of(const RopeAppend& op) {
 
 }  // namespace
 
+bool attends_in_tiles(const Attention& op, const OpContext& context) {
+  return !context.deterministic && op.q.rows >= kPromptRows &&
+         (on_tensor_cores(op, context) || kernel::attend_tiles_fit(args_of(op), context.max_shared_bytes));
+}
+
+void attend_in_tiles(const Attention& op, int64_t before, const OpContext& context) {
+  const kernel::LiveRows rows{op.rows.live.data(), op.q.rows};
+  kernel::AttendArgs args = args_of(op);
+  args.before = before;
+  if (on_tensor_cores(op, context)) return kernel::launch_attend_mma(args, rows, context.stream);
+  kernel::launch_attend_tiles(args, rows, context.stream);
+}
+
 void run(const RopeAppend& op, const OpContext& context) {
   kernel::launch_append(args_of(op), {op.rows.live.data(), op.q.rows}, context.stream);
 }
 
 size_t workspace_bytes(const Attention& op, const OpContext& context) {
-  return tiled(op, context) ? 0 : kernel::attend_spans_workspace(args_of(op), op.q.rows);
+  return attends_in_tiles(op, context) ? 0 : kernel::attend_spans_workspace(args_of(op), op.q.rows);
 }
 
 void run(const Attention& op, const OpContext& context) {
-  const kernel::LiveRows rows{op.rows.live.data(), op.q.rows};
-  if (tiled(op, context)) {
-    if (on_tensor_cores(op, context)) return kernel::launch_attend_mma(args_of(op), rows, context.stream);
-    return kernel::launch_attend_tiles(args_of(op), rows, context.stream);
-  }
-  kernel::launch_attend_spans(args_of(op), rows, context.workspace, context.stream);
+  if (attends_in_tiles(op, context)) return attend_in_tiles(op, INT64_MAX, context);
+  kernel::launch_attend_spans(args_of(op), {op.rows.live.data(), op.q.rows}, context.workspace, context.stream);
 }
 
 size_t workspace_bytes(const AppendAttend& op, const OpContext& context) {

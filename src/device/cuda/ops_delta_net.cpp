@@ -1,22 +1,12 @@
 // The gated delta net on a CUDA device. Every segment takes the step form, whatever chunk_min_rows says: the state
 // stays in registers over a segment, which makes it the faster form as well.
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/ops_maps.h"
 #include "kernels/cuda/delta.h"
 
 namespace strata::device::cuda {
 
 namespace kernel = kernels::cuda;
-
-namespace {
-
-kernel::Segments segments_of(const SegmentMap& map) {
-  return {.count = map.n_segments.data(),
-          .segments = map.segments.data(),
-          .stride = map.segments.stride,
-          .max_segments = map.segments.rows};
-}
-
-}  // namespace
 
 void run(const DeltaConv& op, const OpContext& context) {
   kernel::launch_conv({.x = op.x.data(),

@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/turn.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
@@ -23,31 +24,6 @@ __global__ void angles(AnglesArgs a, LiveRows rows) {
   }
 }
 
-// One head by one warp, from x to `held`: key_dim floats of shared memory.
-__device__ void norm_and_rope(const AppendArgs& a, const float* x, const float* gain, const float* cos, int lane,
-                              float* held) {
-  const int dim = a.kv.key_dim;
-  float squares = 0;
-  for (int i = lane; i < dim; i += kWarp) {
-    held[i] = x[i];
-    squares = fmaf(held[i], held[i], squares);
-  }
-  if (gain != nullptr) {
-    const float factor = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + a.eps);
-    for (int i = lane; i < dim; i += kWarp) held[i] = held[i] * factor * gain[i];
-  }
-  __syncwarp();
-  const float* sin = cos + a.n_pairs;
-  for (int p = lane; p < a.n_pairs; p += kWarp) {
-    const int first = a.interleaved ? 2 * p : p;
-    const int second = a.interleaved ? 2 * p + 1 : p + a.n_pairs;
-    const float u = held[first], v = held[second];
-    held[first] = u * cos[p] - v * sin[p];
-    held[second] = u * sin[p] + v * cos[p];
-  }
-  __syncwarp();
-}
-
 // A warp for each head: of the queries, then of the keys, then of the values.
 __global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
   start_kernel_behind();
@@ -62,7 +38,7 @@ __global__ void append(const __grid_constant__ AppendArgs a, LiveRows rows) {
   const KvCache& kv = a.kv;
   float* held = heads + warp * kv.key_dim;
   const auto in_place = [&](float* x, const float* gain) {
-    norm_and_rope(a, x, gain, cos, lane, held);
+    norm_and_turn({kv.key_dim, a.n_pairs, a.interleaved, a.eps}, x, gain, cos, lane, held);
     for (int i = lane; i < kv.key_dim; i += kWarp) x[i] = held[i];
   };
   if (head < a.n_heads) return in_place(a.q + row * a.q_stride + int64_t{head} * a.q_head_stride, a.q_norm);

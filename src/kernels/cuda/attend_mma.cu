@@ -3,6 +3,7 @@
 // the cache's halves in two products. What that leaves out is of the size of a rounding of float32.
 #include <algorithm>
 
+#include "kernels/cuda/attend_halves.cuh"
 #include "kernels/cuda/attend_runs.cuh"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/kv.cuh"
@@ -17,9 +18,6 @@ constexpr int kQueries = 16 * kWarps;  // of a tile: rows times query heads of t
 constexpr int kKeys = 64;              // positions of a step
 constexpr int kMostDim = 256;
 
-// Rows in shared memory are 16 bytes longer than their elements, so that eight of them meet all banks.
-__host__ __device__ int stride_of(int dim) { return dim + 8; }
-
 struct MmaShared {
   __half* high;  // [kQueries][key stride], then the rest of the queries
   __half* low;
@@ -27,31 +25,20 @@ struct MmaShared {
   __half* values;  // [kKeys][value stride]
 };
 size_t shared_bytes(const AttendArgs& a) {
-  return static_cast<size_t>((2 * kQueries + kKeys) * stride_of(a.kv.key_dim) + kKeys * stride_of(a.kv.value_dim)) *
-         sizeof(__half);
+  const int keys = (2 * kQueries + kKeys) * halves_stride(a.kv.key_dim);
+  return static_cast<size_t>(keys + kKeys * halves_stride(a.kv.value_dim)) * sizeof(__half);
 }
 __device__ __forceinline__ MmaShared shared_of(const AttendArgs& a, uint4* memory) {
   MmaShared s{};
   s.high = reinterpret_cast<__half*>(memory);
-  s.low = s.high + kQueries * stride_of(a.kv.key_dim);
-  s.keys = s.low + kQueries * stride_of(a.kv.key_dim);
-  s.values = s.keys + kKeys * stride_of(a.kv.key_dim);
+  s.low = s.high + kQueries * halves_stride(a.kv.key_dim);
+  s.keys = s.low + kQueries * halves_stride(a.kv.key_dim);
+  s.values = s.keys + kKeys * halves_stride(a.kv.key_dim);
   return s;
 }
 
-// Two floats as a pair of halves, and what that leaves.
-struct Halves {
-  uint32_t high, low;
-};
-__device__ __forceinline__ Halves halves_of(float x, float y) {
-  const __half2 high = __floats2half2_rn(x, y);
-  const float2 back = __half22float2(high);
-  const __half2 low = __floats2half2_rn(x - back.x, y - back.y);
-  return {*reinterpret_cast<const uint32_t*>(&high), *reinterpret_cast<const uint32_t*>(&low)};
-}
-
 __device__ void load_queries(const AttendArgs& a, const AttendRun& run, int kv_head, const MmaShared& s) {
-  const int pairs = a.kv.key_dim / 2, stride = stride_of(a.kv.key_dim);
+  const int pairs = a.kv.key_dim / 2, stride = halves_stride(a.kv.key_dim);
   for (int e = threadIdx.x; e < kQueries * pairs; e += kThreads) {
     const RunQuery q = run_query(a, run, kv_head, e / pairs);
     const int i = 2 * (e % pairs);
@@ -75,7 +62,7 @@ __device__ void ask_for_cache(const AttendArgs& a, const uint8_t* memory, size_t
   const uint8_t* from = memory;  // of rows behind the last, nothing is read
   if (t < n) from += token_at(a.places, a.kv, slot, begin + t) * token_bytes + head_offset;
   for (int i = threadIdx.x % kShare; i < dim / 8; i += kShare) {
-    copy_sixteen(to + t * stride_of(dim) + 8 * i, t < n ? from + 16 * i : memory, t < n);
+    copy_sixteen(to + t * halves_stride(dim) + 8 * i, t < n ? from + 16 * i : memory, t < n);
   }
   commit_copies();
 }
@@ -84,7 +71,7 @@ __device__ void ask_for_cache(const AttendArgs& a, const uint8_t* memory, size_t
 template <int kDim16>
 __device__ __forceinline__ void score_keys(const MmaShared& s, int warp, int lane, int key_dim,
                                            float (&score)[kKeys / 8][4]) {
-  const int stride = stride_of(key_dim);
+  const int stride = halves_stride(key_dim);
   const int query = (16 * warp + lane % 16) * stride + lane / 16 * 8;
   const __half* key = s.keys + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8;
 #pragma unroll
@@ -151,7 +138,7 @@ __device__ __forceinline__ void soften(float (&score)[kKeys / 8][4], const int (
 template <int kDim16>
 __device__ __forceinline__ void add_values(const MmaShared& s, int lane, int value_dim,
                                            const float (&weight)[kKeys / 8][4], float (&out)[2 * kDim16][4]) {
-  const int stride = stride_of(value_dim);
+  const int stride = halves_stride(value_dim);
   const __half* value = s.values + (lane / 8 % 2 * 8 + lane % 8) * stride + lane / 16 * 8;
 #pragma unroll
   for (int j = 0; j < kKeys / 16; j++) {
@@ -267,7 +254,8 @@ __global__ void __launch_bounds__(kThreads) attend_mma(const __grid_constant__ A
   const int64_t end = first + tile_rows < live ? first + tile_rows : live;
   for (int64_t row = first; row < end;) {
     const AttendRun run = run_at(a.places, row, end);
-    attend_run<kDim16>(a, run, blockIdx.y, shared_of(a, memory));
+    const AttendRun own = rows_before(run, a.before);
+    if (own.rows > 0) attend_run<kDim16>(a, own, blockIdx.y, shared_of(a, memory));
     row += run.rows;
   }
 }

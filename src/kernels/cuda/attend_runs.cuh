@@ -23,6 +23,12 @@ __device__ inline AttendRun run_at(const Places& places, int64_t first, int64_t 
   return run;
 }
 
+// Those of its rows that stand in front of a position.
+__device__ __forceinline__ AttendRun rows_before(AttendRun run, int64_t position) {
+  run.rows = static_cast<int>(min(int64_t{run.rows}, max(position - run.position, int64_t{0})));
+  return run;
+}
+
 // Query q of a run, with the heads of one KV head side by side for each row. Behind the last one, row is -1.
 struct RunQuery {
   int64_t row;

@@ -27,8 +27,10 @@ size_t shared_bytes(const AttendArgs& a, int length) {
          sizeof(float);
 }
 
-// Shared memory that a block may have without asking to be granted more.
+// Shared memory that a block may have without asking to be granted more, and what every device grants where heads are
+// too wide for that.
 constexpr size_t kSharedBytes = 46 * 1024;
+constexpr size_t kMostSharedBytes = 64 * 1024;
 
 // Positions that a warp scores at once: with kHeads each, a score for every lane.
 constexpr int kTogether = kWarp / kHeads;
@@ -203,7 +205,8 @@ Spans spans_of(const AttendArgs& a) {
   const int64_t context = a.places.max_blocks * a.kv.block_tokens;
   Spans s{};
   s.longest = kLongest;
-  while (s.longest > kShortest && shared_bytes(a, s.longest) > kSharedBytes) s.longest -= kShortest;
+  const size_t shared = shared_bytes(a, kShortest) > kSharedBytes ? kMostSharedBytes : kSharedBytes;
+  while (s.longest > kShortest && shared_bytes(a, s.longest) > shared) s.longest -= kShortest;
   s.head_groups = (a.n_heads / a.kv.n_kv_heads + kHeads - 1) / kHeads;
   const int64_t wanted = std::max(kBlocksWanted / (a.kv.n_kv_heads * s.head_groups), 8);
   s.wanted = static_cast<int>(std::max(wanted, (context + s.longest - 1) / s.longest));
@@ -220,10 +223,13 @@ size_t attend_spans_workspace(const AttendArgs& a, int64_t rows) {
 void launch_attend_spans(const AttendArgs& a, const LiveRows& rows, void* workspace, cudaStream_t stream) {
   const Spans s = spans_of(a);
   auto* states = static_cast<float*>(workspace);
+  const size_t shared = shared_bytes(a, s.longest);
+  if (shared > kSharedBytes) {
+    cudaFuncSetAttribute(attend_span, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+  }
   for (int64_t first = 0; first < rows.rows; first += kSliceRows) {
     const int64_t n = std::min(kSliceRows, rows.rows - first);
-    launch_after(attend_span, span_blocks(a, s, n), kThreads, shared_bytes(a, s.longest), stream, a, rows, s, first,
-                 states);
+    launch_after(attend_span, span_blocks(a, s, n), kThreads, shared, stream, a, rows, s, first, states);
     dim3 heads = span_blocks(a, s, n);
     heads.x = 1;
     launch_after(join_spans, heads, kThreads, 0, stream, a, rows, s, first, states);

@@ -4,6 +4,8 @@
 
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/kv.cuh"
+#include "kernels/cuda/launch.cuh"
 
 namespace strata::kernels::cuda {
 
@@ -65,6 +67,12 @@ __device__ __forceinline__ Work work_of(const AttendArgs& a, const LiveRows& row
   const int32_t live = *rows.live;  // three loads at once
   w.slot = a.places.slots[w.row];
   w.position = a.places.positions[w.row];
+  if (a.places.by_row && w.row < live) {
+    wait_for_kernel_before();  // which has written what the row sees
+    const RowPlace place = place_of(a.places, a.kv, w.row);
+    w.slot = place.slot;
+    w.position = place.position;
+  }
   const int64_t visible = first_visible(a, w.position);
   const int length = span_length(s, w.position);
   const int64_t first_span = visible / length, span = first_span + blockIdx.x;

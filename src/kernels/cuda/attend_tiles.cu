@@ -236,7 +236,8 @@ __global__ void __launch_bounds__(kThreads) attend_tile(const __grid_constant__ 
   const int64_t end = first + tile_rows < live ? first + tile_rows : live;
   for (int64_t row = first; row < end;) {
     const AttendRun run = run_at(a.places, row, end);
-    attend_run<kBands>(a, run, blockIdx.y, reinterpret_cast<float*>(shared));
+    const AttendRun own = rows_before(run, a.before);
+    if (own.rows > 0) attend_run<kBands>(a, own, blockIdx.y, reinterpret_cast<float*>(shared));
     row += run.rows;
   }
 }

@@ -34,6 +34,9 @@ struct Places {
   const int32_t* block_table;  // [slots][...]
   int64_t table_stride;
   int64_t max_blocks;  // of a sequence
+  // The table has a row for each row of the step, behind the number of whole blocks that it names; a row attends to
+  // these and, of one more, to as many tokens as lie in front of its position since a multiple of a block, and itself.
+  bool by_row = false;
 };
 
 // cos then sin of positions[r] * inv_freq[p], times magnitude; angles are formed in double.
@@ -82,6 +85,9 @@ struct AttendArgs {
   KvCache kv;
   float* y;  // [rows][n_heads * value_dim]
   int64_t y_stride;
+  // Only rows at positions [from, before) attend: of launch_attend_rows() the first, of tiles and mma the second.
+  int64_t from = 0;
+  int64_t before = INT64_MAX;
 };
 // Each row by itself, its context cut into spans at fixed positions that are computed beside each other and then joined
 // in order: a row's bits do not depend on the rows beside it. workspace: attend_spans_workspace().
@@ -105,5 +111,10 @@ void launch_attend_tiles(const AttendArgs& args, const LiveRows& rows, cudaStrea
 // The same on the tensor cores, for caches of float16: whether the device and the shape are such.
 bool attend_mma_fits(const AttendArgs& args, int compute_capability, size_t max_shared_bytes);
 void launch_attend_mma(const AttendArgs& args, const LiveRows& rows, cudaStream_t stream);
+// Rows one by one on the tensor cores, for caches of float16, without window and sinks: whether the device and the
+// shape are such. Few rows are computed in spans. workspace: attend_rows_workspace().
+bool attend_rows_fits(const AttendArgs& args, int compute_capability, size_t max_shared_bytes);
+size_t attend_rows_workspace(const AttendArgs& args, int64_t rows, int n_sms);
+void launch_attend_rows(const AttendArgs& args, const LiveRows& rows, int n_sms, void* workspace, cudaStream_t stream);
 
 }  // namespace strata::kernels::cuda

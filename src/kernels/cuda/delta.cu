@@ -5,17 +5,10 @@
 
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/segments.cuh"
 
 namespace strata::kernels::cuda {
 namespace {
-
-struct Segment {
-  int64_t slot, first, rows;
-};
-__device__ __forceinline__ Segment segment(const Segments& map, int64_t i) {
-  const int32_t* s = map.segments + i * map.stride;
-  return {s[0], s[1], s[2]};
-}
 
 constexpr int kConvThreads = 128;
 
@@ -86,11 +79,8 @@ __device__ void conv_advance(const ConvArgs& a, const Segment& s, const ChannelG
 // Rows of a long segment beside each other: their inputs are all there, and the state is advanced by the next kernel.
 __global__ void conv_rows(const __grid_constant__ ConvArgs a, const __grid_constant__ Segments map) {
   const int64_t row = blockIdx.x;
-  const ChannelGroup group = channel_group(a, blockIdx.y);
-  for (int64_t i = 0; i < *map.count; i++) {
-    const Segment s = segment(map, i);
-    if (row >= s.first && row < s.first + s.rows) return conv_row(a, s, group, row - s.first);
-  }
+  const Segment s = segment_of(map, row);
+  if (s.rows > 0) conv_row(a, s, channel_group(a, blockIdx.y), row - s.first);
 }
 __global__ void conv_states(const __grid_constant__ ConvArgs a, const __grid_constant__ Segments map) {
   if (blockIdx.x >= *map.count) return;

@@ -7,16 +7,9 @@
 #include <cstdint>
 
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/segments.h"
 
 namespace strata::kernels::cuda {
-
-// Runs of consecutive rows of one sequence: [max_segments][3] = slot, first row, rows; count[0] are in use.
-struct Segments {
-  const int32_t* count;
-  const int32_t* segments;
-  int64_t stride;
-  int64_t max_segments;
-};
 
 struct ConvArgs {
   const float* x;  // [rows][channels]

@@ -104,4 +104,16 @@ __device__ __forceinline__ int64_t token_at(const Places& places, const KvCache&
   return int64_t{block} * kv.block_tokens + at % tokens;
 }
 
+// Where a row of the step attends: its row of the block table, and its position counted through that.
+struct RowPlace {
+  int32_t slot;
+  int64_t position;
+};
+__device__ __forceinline__ RowPlace place_of(const Places& places, const KvCache& kv, int64_t row) {
+  const int64_t position = places.positions[row];
+  if (!places.by_row) return {places.slots[row], position};
+  const int64_t whole = places.block_table[row * places.table_stride - 1];
+  return {static_cast<int32_t>(row), whole * kv.block_tokens + (position + 1) % kv.block_tokens - 1};
+}
+
 }  // namespace strata::kernels::cuda
