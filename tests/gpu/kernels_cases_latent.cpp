@@ -91,7 +91,7 @@ void add_wide_latent(HostDevice& host, OpCases& cases, const LatentForm& form) {
     for (int64_t r = 0; r < shape.live; r++) {
       const bool prompt = r < shape.live / 2;
       paged.slots->at(0, r) = prompt ? 0 : static_cast<int32_t>(1 + r % 2);
-      paged.positions->at(0, r) = static_cast<int32_t>(shape.max_position - (prompt ? shape.live - r : 3 * r));
+      paged.positions->at(0, r) = static_cast<int32_t>(shape.max_position - (prompt ? shape.live - r : r));
     }
     paged.fill_cache(random);
     for (const auto& grid : {heads, q, latent, gain}) grid->fill_normal(random);
