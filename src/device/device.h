@@ -130,9 +130,6 @@ class Device {
   // function may be called with a real stream, once it was captured for the largest shape.
   virtual Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) = 0;
 
-  // Whether the device can run an operation, by its index in AllOps. What it can't run must not be queued on it.
-  virtual bool has_kernels(int /*op*/) const { return true; }
-
   // Whether host code may read and write the device's memory in place.
   virtual bool host_accessible() const = 0;
   // Whether a copy queued on this device's streams may have its other end in `other`'s own memory. Copies between

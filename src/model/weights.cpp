@@ -17,13 +17,6 @@ constexpr size_t kUploadPiece = 4 * kMiB;
 
 }  // namespace
 
-Status WeightLoader::require_op(int op, const char* name) const {
-  if (measures() || device_->has_kernels(op)) return {};
-  return Error{ErrorCode::kUnsupported, format("{}: --device {}: there are no kernels for the operation '{}', which "
-                                               "this model needs; use --device cpu",
-                                               model_.path(), device_->name(), name)};
-}
-
 Result<device::Memory*> WeightLoader::new_buffer(size_t bytes, const std::string& name) {
   allocated_bytes_ += bytes;
   if (measures()) {

@@ -47,15 +47,6 @@ class WeightLoader {
   // float32 values that the program made itself.
   Result<device::In<float>> constant(const std::string& name, const std::vector<float>& values);
 
-  // kUnsupported, naming model, device and operation, when the device can't run all of Ops. A measuring loader has no
-  // device that could refuse.
-  template <class... Ops>
-  Status require_ops() const {
-    Status status;
-    (void)((status = require_op(device::op_index<Ops>(), Ops::kName), status.ok()) && ...);
-    return status;
-  }
-
   bool has(const std::string& name) const { return model_.find_tensor(name) != nullptr; }
   const gguf::Model& model() const { return model_; }
   // Device memory taken (or, measuring, needed): tensors and the slabs that small ones share.
@@ -78,7 +69,6 @@ class WeightLoader {
     const bool rounds = round_activations_ && kernels::act_format(type) != kernels::ActFormat::kNone;
     return rounds ? device::Rounding::kOnce : device::Rounding::kNone;
   }
-  Status require_op(int op, const char* name) const;
   Result<Place> allocate(size_t bytes, const std::string& name);
   Result<device::Memory*> new_buffer(size_t bytes, const std::string& name);
   // Puts `bytes` bytes to a place (`offset` bytes into it): read(at, to) gives those from `at` on.

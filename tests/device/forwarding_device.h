@@ -32,7 +32,6 @@ class ForwardingDevice : public device::Device {
   Result<std::unique_ptr<device::Graph>> capture(const std::function<void(device::Stream&)>& enqueue) override {
     return inner_.capture(enqueue);
   }
-  bool has_kernels(int op) const override { return inner_.has_kernels(op); }
   bool host_accessible() const override { return inner_.host_accessible(); }
   device::Device& inner() { return inner_; }
 

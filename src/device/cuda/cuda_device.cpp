@@ -273,8 +273,6 @@ Result<std::unique_ptr<const HostBuffer>> CudaDevice::page_lock(std::span<const 
   return std::unique_ptr<const HostBuffer>(new Locked(*this, std::move(name), range));
 }
 
-bool CudaDevice::has_kernels(int op) const { return op_row(op).run != nullptr; }
-
 bool CudaDevice::reaches(const Device& other) const {
   if (&other == this) return true;
   const auto* peer = dynamic_cast<const CudaDevice*>(&other);

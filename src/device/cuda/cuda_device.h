@@ -35,7 +35,6 @@ class CudaDevice final : public Gpu {
   std::unique_ptr<Stream> make_stream(std::string name) override;
   std::unique_ptr<Event> make_event() override;
   Result<std::unique_ptr<Graph>> capture(const std::function<void(Stream&)>& enqueue) override;
-  bool has_kernels(int op) const override;
   bool host_accessible() const override { return false; }
   // Other CUDA devices that the driver lets it reach. The first call for a device opens the way.
   bool reaches(const Device& other) const override;

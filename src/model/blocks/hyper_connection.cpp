@@ -16,7 +16,6 @@ Result<HyperConnection> HyperConnection::load(const NetworkSpec& spec, const std
   const HParams& hp = spec.hp;
   WeightLoader& loader = spec.loader;
   const int64_t width = hp.hidden_width();
-  RETURN_IF_ERROR((loader.require_ops<device::HyperMix, device::HyperAdd>()));
   HyperConnection block;
   ASSIGN_OR_RETURN(block.gain_, load_gains(loader, prefix + "_norm.weight", hp));
   ASSIGN_OR_RETURN(block.down_, loader.matrix(prefix + "_down.weight", width, hp.stream_rank));

@@ -60,7 +60,6 @@ Status LatentAttentionBlock::load_head_matrices(const NetworkSpec& spec, const s
 Result<LatentAttentionBlock> LatentAttentionBlock::load(const NetworkSpec& spec, const std::string& prefix) {
   const HParams& hp = spec.hp;
   LatentAttentionBlock block;
-  RETURN_IF_ERROR((spec.loader.require_ops<device::HeadMatMul, device::LatentAttend>()));
   ASSIGN_OR_RETURN(block.norm_, spec.loader.vector(prefix + "attn_norm.weight", hp.dim));
   RETURN_IF_ERROR(block.load_queries(spec, prefix));
   ASSIGN_OR_RETURN(block.latent_, spec.loader.matrix(prefix + "attn_kv_a_mqa.weight", hp.dim, hp.key_dim));

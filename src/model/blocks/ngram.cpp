@@ -9,7 +9,6 @@ Result<NgramBlock> NgramBlock::load(const NetworkSpec& spec, const std::string& 
   const int64_t channels = hp.ngram.channels;
   WeightLoader& loader = spec.loader;
   NgramBlock block;
-  RETURN_IF_ERROR((loader.require_ops<device::StreamGate, device::DistantConv>()));
   ASSIGN_OR_RETURN(block.key_, loader.matrix(prefix + "ple_key.weight", hp.ngram.width(), channels));
   ASSIGN_OR_RETURN(block.value_, loader.matrix(prefix + "ple_value.weight", hp.ngram.width(), hp.dim));
   ASSIGN_OR_RETURN(block.key_gain_, loader.vector(prefix + "ple_norm_key.weight", channels));

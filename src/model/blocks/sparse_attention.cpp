@@ -7,7 +7,6 @@ Result<SparseAttentionBlock> SparseAttentionBlock::load(const NetworkSpec& spec,
   ASSERT(!options.norm);
   const IndexerParams& index = spec.hp.indexer;
   WeightLoader& loader = spec.loader;
-  RETURN_IF_ERROR((loader.require_ops<device::IndexAppend, device::SelectBlocks, device::SparseAttention>()));
   SparseAttentionBlock block;
   ASSIGN_OR_RETURN(block.attention_, AttentionBlock::load(spec, prefix, options));
   const int64_t q_width = int64_t{index.n_heads} * index.key_dim;
