@@ -29,6 +29,7 @@ kernel::Product product_of(const ExpertFfn& op, const ExpertMatrix& m) {
   const ExpertSlots& slots = op.slots;
   p.experts = {.memory = slots.memory == nullptr ? nullptr : reinterpret_cast<const uint8_t*>(slots.memory->address()),
                .offsets = slots.memory == nullptr ? nullptr : slots.offsets.data(),
+               .n_slots = slots.memory == nullptr ? 0 : slots.offsets.cols,
                .slot_of = op.slot_of.data(),
                .linked_at = slots.linked.empty() ? nullptr : slots.linked_at.data(),
                .ids = op.ids.data(),

@@ -27,14 +27,14 @@ __device__ __forceinline__ const int32_t *id_of(const Product &p,
          pair % p.experts.k;
 }
 // Brings the tables of the experts' places nearer: they were last read a token
-// ago. It may run before the kernel in front is done, since what it reads
-// changes nothing.
+// ago. It may run before the kernel in front is done: whatever it reads, it
+// asks for places within the tables and changes nothing.
 __device__ __forceinline__ void prefetch_places(const Product &p) {
   for (int64_t e = threadIdx.x; e < p.n_experts; e += blockDim.x) {
     const int32_t slot = __ldcg(p.experts.slot_of + e);
-    if (slot == kLinked) {
+    if (slot == kLinked && p.experts.linked_at != nullptr) {
       prefetch(p.experts.linked_at + e);
-    } else if (slot >= 0) {
+    } else if (slot >= 0 && slot < p.experts.n_slots) {
       prefetch(p.experts.offsets + slot);
     }
   }
