@@ -12,24 +12,20 @@
 namespace strata::kernels::cuda {
 
 // A load that stays in front of the branches and loads behind it.
-__device__ __forceinline__ int32_t load_now(const int32_t *from) {
+__device__ __forceinline__ int32_t load_now(const int32_t* from) {
   int32_t x;
   asm volatile("ld.global.cg.s32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
   return x;
 }
-__device__ __forceinline__ void prefetch(const void *at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-}
+__device__ __forceinline__ void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
-__device__ __forceinline__ const int32_t *id_of(const Product &p,
-                                                int64_t pair) {
-  return p.experts.ids + pair / p.experts.k * p.experts.ids_stride +
-         pair % p.experts.k;
+__device__ __forceinline__ const int32_t* id_of(const Product& p, int64_t pair) {
+  return p.experts.ids + pair / p.experts.k * p.experts.ids_stride + pair % p.experts.k;
 }
 // Brings the tables of the experts' places nearer: they were last read a token
 // ago. It may run before the kernel in front is done: whatever it reads, it
 // asks for places within the tables and changes nothing.
-__device__ __forceinline__ void prefetch_places(const Product &p) {
+__device__ __forceinline__ void prefetch_places(const Product& p) {
   for (int64_t e = threadIdx.x; e < p.n_experts; e += blockDim.x) {
     const int32_t slot = __ldcg(p.experts.slot_of + e);
     if (slot == kLinked && p.experts.linked_at != nullptr) {
@@ -42,14 +38,15 @@ __device__ __forceinline__ void prefetch_places(const Product &p) {
 
 // What depends on the shapes alone, of all tiles of a launch.
 struct TileShape {
-  int units = 0;      // of a weight row
-  int lanes = 0;      // that share a row, a power of two
-  int rows = 0;       // of a tile, of each part
-  int part_bytes = 0; // of shared memory for the rows of a part
-  int row_stride = 0; // bytes from one rounded activation row to the next
+  int units = 0;       // of a weight row
+  int lanes = 0;       // that share a row, a power of two
+  int rows = 0;        // of a tile, of each part
+  int part_bytes = 0;  // of shared memory for the rows of a part
+  int row_stride = 0;  // bytes from one rounded activation row to the next
 };
 
-template <class F> inline constexpr int kUnitColumns = 16 * F::kRuns;
+template <class F>
+inline constexpr int kUnitColumns = 16 * F::kRuns;
 
 // Lanes a row: the most that are idle for less than a tenth of the rounds, or
 // whatever leaves the fewest idle.
@@ -59,10 +56,8 @@ inline int lanes_of_row(int units) {
   for (int lanes = kWarp; lanes >= 1; lanes /= 2) {
     const int rounds = (units + lanes - 1) / lanes;
     const double share = static_cast<double>(units) / (rounds * lanes);
-    if (share > 0.9)
-      return lanes;
-    if (share <= best_share)
-      continue;
+    if (share > 0.9) return lanes;
+    if (share <= best_share) continue;
     best = lanes;
     best_share = share;
   }
@@ -71,14 +66,12 @@ inline int lanes_of_row(int units) {
 
 // Codes of activations lie with a gap behind each 64, so that lanes that read
 // neighbouring units meet different banks.
-__host__ __device__ constexpr int spread(int col) {
-  return col + col / 64 * 16;
-}
+__host__ __device__ constexpr int spread(int col) { return col + col / 64 * 16; }
 
 // A rounded row in shared memory, and the sums of each 16 codes without their
 // scale.
 struct StagedRow : RoundedRow {
-  int16_t *code_sums;
+  int16_t* code_sums;
 };
 
 // Bytes of a rounded row of `cols` columns: codes, then a scale for each 32 and
@@ -87,75 +80,62 @@ inline int64_t rounded_row_bytes(int64_t cols) {
   return (cols + 255) / 256 * (spread(256) + 256 / 32 * 4 + 256 / 16 * (4 + 2));
 }
 
-__device__ __forceinline__ StagedRow rounded_row(uint8_t *at, int64_t cols) {
+__device__ __forceinline__ StagedRow rounded_row(uint8_t* at, int64_t cols) {
   const int padded = static_cast<int>(cols + 255) / 256 * 256;
-  auto *d = reinterpret_cast<float *>(at + spread(padded));
-  float *sums = d + padded / 32;
-  return {{reinterpret_cast<int8_t *>(at), d, sums},
-          reinterpret_cast<int16_t *>(sums + padded / 16)};
+  auto* d = reinterpret_cast<float*>(at + spread(padded));
+  float* sums = d + padded / 32;
+  return {{reinterpret_cast<int8_t*>(at), d, sums}, reinterpret_cast<int16_t*>(sums + padded / 16)};
 }
 
 // rounds: rows of each part that a lane has to do with.
-template <class F> TileShape tile_shape(const Product &p, int rounds) {
+template <class F>
+TileShape tile_shape(const Product& p, int rounds) {
   TileShape shape;
   shape.units = static_cast<int>(p.cols / kUnitColumns<F>);
   shape.lanes = lanes_of_row(shape.units);
   shape.rows = rounds * kWarp / shape.lanes;
-  shape.part_bytes = static_cast<int>(
-      staged_bytes(shape.rows * static_cast<int64_t>(p.parts[0].row_bytes)));
+  shape.part_bytes = static_cast<int>(staged_bytes(shape.rows * static_cast<int64_t>(p.parts[0].row_bytes)));
   shape.row_stride = static_cast<int>(rounded_row_bytes(p.cols));
   return shape;
 }
 
 // Begins to copy the rows from `first` on of a part, those there are.
-__device__ __forceinline__ void stage_tile(const Product &p, const Part &part,
-                                           const uint8_t *memory, int64_t first,
-                                           const TileShape &shape,
-                                           const WarpStage &stage,
-                                           uint8_t *to) {
+__device__ __forceinline__ void stage_tile(const Product& p, const Part& part, const uint8_t* memory, int64_t first,
+                                           const TileShape& shape, const WarpStage& stage, uint8_t* to) {
   const int64_t rows = min(static_cast<int64_t>(shape.rows), p.rows - first);
-  if (rows > 0)
-    stage.copy(to, memory + part.offset + first * part.row_bytes,
-               rows * part.row_bytes);
+  if (rows > 0) stage.copy(to, memory + part.offset + first * part.row_bytes, rows * part.row_bytes);
 }
 // Where the first row of a staged tile is.
-__device__ __forceinline__ const uint8_t *
-staged_tile(const Product &p, const Part &part, const uint8_t *memory,
-            int64_t first, const uint8_t *to) {
+__device__ __forceinline__ const uint8_t* staged_tile(const Product& p, const Part& part, const uint8_t* memory,
+                                                      int64_t first, const uint8_t* to) {
   return to + into_sixteen(memory + part.offset + first * part.row_bytes);
 }
 
 // The activations of a unit, in registers.
-template <class F> struct UnitInputs {
-  static constexpr int kMerged = F::kGroup / 16; // runs that share a scale
+template <class F>
+struct UnitInputs {
+  static constexpr int kMerged = F::kGroup / 16;  // runs that share a scale
   int4 codes[F::kRuns];
   float d[F::kSuper ? 1 : F::kRuns / kMerged];
   float sums[F::kOffset ? F::kRuns / kMerged : 1];
 
-  __device__ __forceinline__ UnitInputs(const RoundedRow &x, int first,
-                                        int unit) {
+  __device__ __forceinline__ UnitInputs(const RoundedRow& x, int first, int unit) {
 #pragma unroll
     for (int k = 0; k < F::kRuns; k++) {
-      codes[k] = *reinterpret_cast<const int4 *>(
-          x.codes + spread(first + F::column(unit, k)));
+      codes[k] = *reinterpret_cast<const int4*>(x.codes + spread(first + F::column(unit, k)));
     }
-    if constexpr (F::kSuper)
-      d[0] = x.d[first / 32];
+    if constexpr (F::kSuper) d[0] = x.d[first / 32];
 #pragma unroll
     for (int k = 0; k < F::kRuns; k += kMerged) {
       const int col = first + F::column(unit, k);
-      if constexpr (!F::kSuper)
-        d[k / kMerged] = x.d[col / 32];
+      if constexpr (!F::kSuper) d[k / kMerged] = x.d[col / 32];
       if constexpr (F::kOffset) {
-        sums[k / kMerged] = kMerged == 2
-                                ? x.sums[col / 16] + x.sums[col / 16 + 1]
-                                : x.sums[col / 16];
+        sums[k / kMerged] = kMerged == 2 ? x.sums[col / 16] + x.sums[col / 16 + 1] : x.sums[col / 16];
       }
     }
   }
 
-  __device__ __forceinline__ static int dot16(const Run &run, const int4 &x,
-                                              int dot) {
+  __device__ __forceinline__ static int dot16(const Run& run, const int4& x, int dot) {
     dot = __dp4a(static_cast<int>(run.codes[0]), x.x, dot);
     dot = __dp4a(static_cast<int>(run.codes[1]), x.y, dot);
     dot = __dp4a(static_cast<int>(run.codes[2]), x.z, dot);
@@ -163,23 +143,19 @@ template <class F> struct UnitInputs {
   }
 
   // `sum` and the products with the runs of a weight row's unit.
-  __device__ __forceinline__ float add(const Run (&runs)[F::kRuns],
-                                       float sum) const {
+  __device__ __forceinline__ float add(const Run (&runs)[F::kRuns], float sum) const {
     float scaled = F::kSuper ? 0 : sum;
 #pragma unroll
     for (int k = 0; k < F::kRuns; k += kMerged) {
       int dot = dot16(runs[k], codes[k], 0);
-      if constexpr (kMerged == 2)
-        dot = dot16(runs[k + 1], codes[k + 1], dot);
-      const float scale =
-          F::kSuper ? runs[k].scale : runs[k].scale * d[k / kMerged];
+      if constexpr (kMerged == 2) dot = dot16(runs[k + 1], codes[k + 1], dot);
+      const float scale = F::kSuper ? runs[k].scale : runs[k].scale * d[k / kMerged];
       scaled = fmaf(scale, static_cast<float>(dot), scaled);
     }
     sum = F::kSuper ? fmaf(scaled, d[0], sum) : scaled;
     if constexpr (F::kOffset) {
 #pragma unroll
-      for (int k = 0; k < F::kRuns; k += kMerged)
-        sum = fmaf(runs[k].offset, sums[k / kMerged], sum);
+      for (int k = 0; k < F::kRuns; k += kMerged) sum = fmaf(runs[k].offset, sums[k / kMerged], sum);
     }
     return sum;
   }
@@ -187,10 +163,10 @@ template <class F> struct UnitInputs {
 
 // A lane's part of products with a rounded row: the activations of unit u, and
 // what they add to the sum of a staged row.
-template <class F, class Bytes> class LaneUnit {
-public:
-  __device__ __forceinline__ LaneUnit(const StagedRow &x, int u)
-      : inputs_(x, u / kOfBlock * F::kElems, u % kOfBlock) {}
+template <class F, class Bytes>
+class LaneUnit {
+ public:
+  __device__ __forceinline__ LaneUnit(const StagedRow& x, int u) : inputs_(x, u / kOfBlock * F::kElems, u % kOfBlock) {}
 
   __device__ __forceinline__ float add(Bytes row, int u, float sum) const {
     Run runs[F::kRuns];
@@ -198,7 +174,7 @@ public:
     return inputs_.add(runs, sum);
   }
 
-private:
+ private:
   static constexpr int kOfBlock = F::kElems / kUnitColumns<F>;
   UnitInputs<F> inputs_;
 };
@@ -206,14 +182,11 @@ private:
 // Rounds columns [256 span, 256 (span + 1)) of a float row, of which a lane has
 // eight, by a warp.
 template <class F>
-__device__ __forceinline__ void round_span(const Eight &x, int span,
-                                           const StagedRow &to, int lane) {
+__device__ __forceinline__ void round_span(const Eight& x, int span, const StagedRow& to, int lane) {
   const int col = span * 256 + lane * 8;
   const RoundedEight rounded = round_eight<F::kSuper>(x);
-  *reinterpret_cast<uint2 *>(to.codes + spread(col)) =
-      make_uint2(rounded.codes[0], rounded.codes[1]);
-  if (col % 32 == 0)
-    to.d[col / 32] = rounded.d;
+  *reinterpret_cast<uint2*>(to.codes + spread(col)) = make_uint2(rounded.codes[0], rounded.codes[1]);
+  if (col % 32 == 0) to.d[col / 32] = rounded.d;
   if (col % 16 == 0) {
     to.sums[col / 16] = rounded.d * static_cast<float>(rounded.sum);
     to.code_sums[col / 16] = static_cast<int16_t>(rounded.sum);
@@ -221,15 +194,12 @@ __device__ __forceinline__ void round_span(const Eight &x, int span,
 }
 
 template <class Kernel>
-bool grant_shared(Kernel *kernel, size_t bytes, size_t most) {
-  if (bytes > most)
-    return false;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(bytes));
+bool grant_shared(Kernel* kernel, size_t bytes, size_t most) {
+  if (bytes > most) return false;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
   // The same share for all of them, or one could not start beside another.
-  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                       cudaSharedmemCarveoutMaxShared);
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   return true;
 }
 
-} // namespace strata::kernels::cuda
+}  // namespace strata::kernels::cuda
