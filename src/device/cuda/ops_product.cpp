@@ -39,7 +39,7 @@ size_t product_workspace(const kernel::Product& product, const OpContext& contex
 
 void run_product(const kernel::Product& product, const OpContext& context) {
   if (in_tiles(product, context)) return kernel::launch_tiles(product, context.workspace, context.stream);
-  kernel::launch_matvec(product, context.n_sms, context.stream);
+  kernel::launch_matvec(product, context.n_sms, context.max_shared_bytes, context.stream);
 }
 
 }  // namespace strata::device::cuda

@@ -10,27 +10,19 @@ bool matvec_norms(const Product& p) {
 
 namespace {
 
-// Of shared memory that a block can be granted.
-size_t max_shared_bytes() {
-  int device = 0, bytes = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return static_cast<size_t>(bytes);
-}
-
 // Matrices of a model, where there are a copy engine and room.
-bool launch_staged(const Product& p, int n_sms, cudaStream_t stream) {
+bool launch_staged(const Product& p, int n_sms, size_t max_shared_bytes, cudaStream_t stream) {
   if (!starts_early() || p.experts.slot_of != nullptr || p.n_parts != 1) return false;
-  const size_t shared = max_shared_bytes();
-  return launch_matvec_staged_k(p, n_sms, shared, stream) || launch_matvec_staged_blocks(p, n_sms, shared, stream);
+  return launch_matvec_staged_k(p, n_sms, max_shared_bytes, stream) ||
+         launch_matvec_staged_blocks(p, n_sms, max_shared_bytes, stream);
 }
 
 }  // namespace
 
-void launch_matvec(const Product& p, int n_sms, cudaStream_t stream) {
+void launch_matvec(const Product& p, int n_sms, size_t max_shared_bytes, cudaStream_t stream) {
   if (p.max_items == 0 || p.rows == 0) return;
   if (p.format == ActFormat::kNone) return launch_matvec_float(p, n_sms, stream);
-  if (launch_staged(p, n_sms, stream)) return;
+  if (launch_staged(p, n_sms, max_shared_bytes, stream)) return;
   if (launch_matvec_k(p, n_sms, stream)) return;
   if (launch_matvec_blocks(p, n_sms, stream)) return;
   if (launch_matvec_iq(p, n_sms, stream)) return;

@@ -9,7 +9,8 @@ namespace strata::kernels::cuda {
 // Whether launch_matvec() norms the rows of this product where it has a gain: all of their columns fit a block's shared
 // memory as 8-bit integers. Each block does it for itself.
 bool matvec_norms(const Product& product);
-// Without experts, any number of items; with them, each pair reads its expert's weights.
-void launch_matvec(const Product& product, int n_sms, cudaStream_t stream);
+// Without experts, any number of items; with them, each pair reads its expert's weights. A block can be granted
+// max_shared_bytes of shared memory.
+void launch_matvec(const Product& product, int n_sms, size_t max_shared_bytes, cudaStream_t stream);
 
 }  // namespace strata::kernels::cuda
