@@ -11,33 +11,13 @@
 #include "server/soak/questions.h"
 #include "server/soak/served_program.h"
 #include "server/soak/soak_client.h"
+#include "support/memory_growth.h"
 
 namespace strata::test {
 namespace {
 
 constexpr size_t kClients = 64;
 constexpr double kNsPerS = 1e9;
-
-// A moment of the server's memory.
-struct Sample {
-  double minutes;
-  double bytes;
-};
-
-// Of the line that fits best, per minute and as a share of the mean; from `begin_minutes` on.
-double growth_per_minute(const std::vector<Sample>& samples, double begin_minutes) {
-  double n = 0, mean_x = 0, mean_y = 0, xy = 0, xx = 0;
-  for (const Sample& sample : samples) {
-    if (sample.minutes < begin_minutes) continue;
-    n++;
-    const double dx = sample.minutes - mean_x;
-    mean_x += dx / n;
-    mean_y += (sample.bytes - mean_y) / n;
-    xy += dx * (sample.bytes - mean_y);
-    xx += dx * (sample.minutes - mean_x);
-  }
-  return n < 2 ? 0 : xy / xx / mean_y;
-}
 
 std::string page(const ServedProgram& server, const char* path) {
   Wire wire(server.port());
@@ -83,7 +63,7 @@ std::vector<std::string> lone_answers(const ServedProgram& server) {
 
 // All clients at once, until each has done `rounds` things and `seconds` are over.
 std::vector<SoakCounts> soak(const ServedProgram& server, std::span<const std::string> lone, int rounds, double seconds,
-                             std::vector<Sample>& samples) {
+                             std::vector<MemorySample>& samples) {
   const int64_t begin_ns = real_clock().now_ns();
   const auto elapsed_s = [&] { return static_cast<double>(real_clock().now_ns() - begin_ns) / kNsPerS; };
   std::vector<SoakCounts> counts(kClients);
@@ -104,7 +84,7 @@ std::vector<SoakCounts> soak(const ServedProgram& server, std::span<const std::s
   return counts;
 }
 
-void print(const SoakCounts& all, const std::vector<Sample>& samples, double growth) {
+void print(const SoakCounts& all, const std::vector<MemorySample>& samples, double growth) {
   std::cout << all.finished << " answers as alone, " << all.busy << " times busy, " << all.refused << " refused;";
   const std::vector<std::string> names = SoakClient::behaviours();
   for (size_t i = 0; i < names.size(); i++) std::cout << (i > 0 ? ", " : " ") << all.done[i] << " " << names[i];
@@ -129,7 +109,7 @@ void run(int rounds, double seconds) {
   ASSERT_TRUE(soon(idle)) << page(server, "/metrics");
   const int descriptors = descriptors_at_rest(server);
 
-  std::vector<Sample> samples;
+  std::vector<MemorySample> samples;
   SoakCounts all;
   all.done.resize(SoakClient::behaviours().size());
   for (const SoakCounts& counts : soak(server, lone, rounds, seconds, samples)) {
