@@ -1,6 +1,9 @@
 // Goal: mixed requests on a device that holds a quarter of the experts, lends its slots to prompts and changes its
 // experts: no error, every answer as alone, all that was taken comes back. Method: a simulated device with random
 // delays, beside an engine on the CPU that says what lone requests get.
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "engine/sim_support.h"
@@ -41,20 +44,25 @@ void expect_sim_soak_with_cpu(const GoldenModel& golden, const SoakShape& shape,
   expect_soak(golden.path, lone_config(config, "cpu"), config, shape, options);
 }
 
-TEST(Soak, OfSomeRequests) { expect_sim_soak(load_demo_golden(), kShort, 32, {.seed = 1, .least_requests = 60}); }
-
-TEST(Soak, OfSomeRequestsWithTheCpu) {
-  expect_sim_soak_with_cpu(load_demo_golden(), kShort, 32, {.seed = 2, .least_requests = 60});
-}
-
-TEST(Soak, OfSomeRequestsWithRecurrentLayers) {
-  expect_sim_soak(load_arch_golden("qwen3next"), kShort, 32, {.seed = 3, .least_requests = 60});
-}
-
-// By hand for longer: SOAK_SECONDS=3600 SOAK_SEED=7.
+// By hand with other seeds, and for longer: SOAK_SECONDS=3600 SOAK_SEED=7.
+SoakOptions some_requests() { return options_from_environment({.least_requests = 60}); }
 SoakOptions minute() { return options_from_environment({.least_seconds = 60}); }
+
+TEST(Soak, OfSomeRequests) { expect_sim_soak(load_demo_golden(), kShort, 32, some_requests()); }
+TEST(Soak, OfSomeRequestsWithTheCpu) { expect_sim_soak_with_cpu(load_demo_golden(), kShort, 32, some_requests()); }
 TEST(SoakForAMinute, Deterministic) { expect_sim_soak(load_demo_golden(), kLong, 256, minute()); }
 TEST(SoakForAMinute, WithTheCpu) { expect_sim_soak_with_cpu(load_demo_golden(), kLong, 256, minute()); }
+
+class SoakOf : public testing::TestWithParam<const char*> {};
+
+TEST_P(SoakOf, SomeRequests) { expect_sim_soak(load_arch_golden(GetParam()), kShort, 32, some_requests()); }
+
+INSTANTIATE_TEST_SUITE_P(Models, SoakOf, testing::ValuesIn(kGoldenArchs),
+                         [](const auto& row) {
+                           std::string name = row.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // What the checks are for: an engine, and what goes wrong with it.
 class BrokenSoak : public testing::Test {
