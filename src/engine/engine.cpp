@@ -464,8 +464,7 @@ Status Engine::logits(std::span<const int32_t> rows, const LogitsSink& sink) {
     const auto some = rows.subspan(first, std::min(static_cast<size_t>(step_limits_.max_outputs), rows.size() - first));
     for (const int32_t row : some) ASSERT(row >= 0 && row < rows_in_step_);
     model::Part& last = *parts_.back().part;
-    last.head(some);
-    RETURN_IF_ERROR(last.finish());
+    if (last.head(some)) RETURN_IF_ERROR(last.finish());
     RETURN_IF_ERROR(source_->health());
     RETURN_IF_ERROR(devices_->health());
     for (size_t i = 0; i < some.size(); i++) {

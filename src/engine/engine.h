@@ -97,7 +97,8 @@ class Engine {
 
   // Receives the logits [n_vocab] of a row of the last step.
   using LogitsSink = std::function<Status(int64_t row, std::span<const float> logits)>;
-  // Computes the head for `rows` of the last step, in their order.
+  // Computes the head for `rows` of the last step, in their order; for those that end in logits (model::BatchRows) the
+  // step has done so.
   Status logits(std::span<const int32_t> rows, const LogitsSink& sink);
 
   // Runs ids through a sequence in chunks. `chunk_done(first, n)` is called after each, while its rows can be asked for

@@ -199,7 +199,9 @@ bool Scheduler::form_step(Flight& flight) {
   for (Piece& piece : flight.pieces) {
     row += static_cast<int32_t>(piece.ids.size());
     piece.last_row = row - 1;
-    flight.batch.push_back({&piece.request->conversation->sequence(), piece.ids});
+    flight.batch.push_back({.sequence = &piece.request->conversation->sequence(),
+                            .ids = piece.ids,
+                            .ends_in_logits = piece.sample});
   }
   flight.started_ns = clock_.now_ns();
   return !flight.pieces.empty();

@@ -34,7 +34,8 @@ Result<std::unique_ptr<Dispatch>> Dispatch::create(const DispatchSpec& spec) {
 void Dispatch::hint(device::Stream&, int32_t, HintKind, const device::In<int32_t>&, const device::In<int32_t>&) {}
 
 device::View<int32_t> Dispatch::own_ids(int32_t, int64_t) { return {}; }
-void Dispatch::finish(device::Stream&, int64_t, const device::In<int32_t>&) {}
+void Dispatch::finish(device::Stream&, int64_t) {}
+void Dispatch::step_done(int64_t, int64_t) {}
 bool Dispatch::host_takes_part(int64_t) const { return true; }
 
 // Whether a cache will have all experts is not known yet where memory is planned.

@@ -86,7 +86,10 @@ class Dispatch {
   // Where the router is to put the ids of a layer in a step of so many rows, packed; empty: anywhere.
   virtual device::View<int32_t> own_ids(int32_t layer, int64_t rows);
   // Enqueues what is left to do behind the last layer of a step of so many rows.
-  virtual void finish(device::Stream& stream, int64_t rows, const device::In<int32_t>& live);
+  virtual void finish(device::Stream& stream, int64_t rows);
+  // What is left to the host: the stream is past all that was queued for a step of so many rows, and none of it failed.
+  // The first `live` of them count.
+  virtual void step_done(int64_t rows, int64_t live);
   // Whether the layers of a step of so many rows wait for host tasks.
   virtual bool host_takes_part(int64_t rows) const;
 

@@ -15,8 +15,8 @@ class RoutingObserver {
  public:
   virtual ~RoutingObserver() = default;
   // ids [live rows][k] of one layer, in memory that the host can read. Called once for each MoE layer of a step, lower
-  // layers first, by the thread that runs the step's host tasks; the step does not end before it returns. A step that
-  // fails may end between two layers. Must not block.
+  // layers first, by the thread that runs the step's host tasks or the one that waits for its end; the step does not
+  // end before it returns. A step that fails may end between two layers. Must not block.
   virtual void routed(int32_t layer, const device::In<int32_t>& ids) = 0;
 };
 

@@ -1,6 +1,7 @@
-// A layer is nothing but its experts and their sum. What the host wants to know of the routing it learns at the end of
-// a step of few rows, from the ids of all layers, which stay on the device until then; so nothing stands between the
-// kernels of such a step. Steps of many rows tell it layer by layer, like those of other dispatches:
+// A layer is nothing but its experts and their sum. What the host wants to know of the routing it learns after a step
+// of few rows, from the ids of all layers, which stay on the device until then; so nothing stands between the kernels
+// of such a step, nor does one of the host's threads behind it. Steps of many rows tell it layer by layer, like those
+// of other dispatches:
 //
 //   device: copy ids out -> experts and their sum -> wait
 //   host:               \-> count hits ------------->/
@@ -42,10 +43,8 @@ class WholeDispatch final : public Dispatch {
     ASSIGN_OR_RETURN(routing_, RoutingCopy::create(spec_));
     ASSIGN_OR_RETURN(ids_, device.allocate(kept_bytes(limits_), "expert ids of all layers"));
     ASSIGN_OR_RETURN(told_ids_, device.allocate_host(kept_bytes(limits_), MemoryKind::kPinned, "expert ids"));
-    ASSIGN_OR_RETURN(told_live_, device.allocate_host(sizeof(int32_t), MemoryKind::kPinned, "live rows"));
     layer_tasks_.resize(n_layers());
     is_run_.resize(n_layers());
-    step_tasks_.resize(static_cast<size_t>(kept_rows(limits_)) + 1);
     return {};
   }
 
@@ -62,7 +61,7 @@ class WholeDispatch final : public Dispatch {
         .layer = layer, .ids = ids, .x = x, .live = live, .formula = formula, .weights = weights, .sum = y};
     if (!host_takes_part(ids.rows)) {
       ASSERT(ids.memory == ids_.get());
-      // All of them are captured before any task reads this.
+      // All of them are captured before any step ends.
       if (!is_run_[static_cast<size_t>(layer)]) is_run_[static_cast<size_t>(layer)] = true;
       return enqueue(stream, rows);
     }
@@ -73,11 +72,22 @@ class WholeDispatch final : public Dispatch {
     stream.wait(counted);  // the next layer's routing goes where this one's is read
   }
 
-  void finish(device::Stream& stream, int64_t rows, const In<int32_t>& live) override {
+  void finish(device::Stream& stream, int64_t rows) override {
+    if (host_takes_part(rows) || spec_.observer == nullptr) return;
+    stream.copy(*told_ids_, 0, *ids_, 0, n_ids(rows) * sizeof(int32_t));
+  }
+
+  void step_done(int64_t rows, int64_t live) override {
     if (host_takes_part(rows)) return;
-    if (spec_.observer != nullptr) stream.copy(*told_ids_, 0, *ids_, 0, n_ids(rows) * sizeof(int32_t));
-    stream.copy(*told_live_, 0, *live.memory, live.offset, sizeof(int32_t));
-    stream.wait(stream.host_task(step_task(rows)));
+    const auto n_run = std::count(is_run_.begin(), is_run_.end(), true);
+    spec_.stats.add(Counter::kCacheHits, n_run * live * limits_.n_used);
+    if (spec_.observer == nullptr) return;
+    [[maybe_unused]] const auto ids = told_ids_->read<int32_t>(0, n_ids(rows));
+    for (size_t layer = 0; layer < n_layers(); layer++) {
+      if (!is_run_[layer]) continue;
+      const auto number = static_cast<int32_t>(layer);
+      spec_.observer->routed(number, ids_of(*told_ids_, number, rows).first_rows(live));
+    }
   }
 
  private:
@@ -105,52 +115,21 @@ class WholeDispatch final : public Dispatch {
     return *task;
   }
 
-  const device::HostTask& step_task(int64_t rows) {
-    std::unique_ptr<device::HostTask>& task = step_tasks_[static_cast<size_t>(rows)];
-    if (!task) {
-      const auto whole = [](const device::HostBuffer& b) {
-        return device::Range{&b, 0, b.bytes(), 1, b.bytes(), false};
-      };
-      task = std::make_unique<device::HostTask>(device::HostTask{.name = "count hits",
-                                                                 .run = [this, rows]() -> Status {
-                                                                   count_step(rows);
-                                                                   return {};
-                                                                 },
-                                                                 .ranges = {whole(*told_ids_), whole(*told_live_)}});
-    }
-    return *task;
-  }
-
-  void count_step(int64_t rows) {
-    const auto live = told_live_->read<int32_t>(0, 1);
-    const auto n_run = std::count(is_run_.begin(), is_run_.end(), true);
-    spec_.stats.add(Counter::kCacheHits, n_run * live[0] * limits_.n_used);
-    if (spec_.observer == nullptr) return;
-    [[maybe_unused]] const auto ids = told_ids_->read<int32_t>(0, n_ids(rows));
-    for (size_t layer = 0; layer < n_layers(); layer++) {
-      if (!is_run_[layer]) continue;
-      const auto number = static_cast<int32_t>(layer);
-      spec_.observer->routed(number, ids_of(*told_ids_, number, rows).first_rows(live[0]));
-    }
-  }
-
   DispatchSpec spec_;
   DispatchLimits limits_;
   std::unique_ptr<DeviceRows> rows_;
   std::unique_ptr<RoutingCopy> routing_;                        // of steps of many rows
   std::unique_ptr<device::Buffer> ids_;                         // int32 [layers][rows][k], for whatever rows a step has
   std::unique_ptr<device::HostBuffer> told_ids_;                // the same
-  std::unique_ptr<device::HostBuffer> told_live_;               // int32 [1]
   std::vector<bool> is_run_;                                    // [layers] in steps of few rows
   std::vector<std::unique_ptr<device::HostTask>> layer_tasks_;  // [layers]
-  std::vector<std::unique_ptr<device::HostTask>> step_tasks_;   // [rows + 1]
 };
 
 }  // namespace
 
 DispatchBytes whole_dispatch_bytes(const DispatchLimits& limits) {
   return {.device = DeviceRows::bytes_needed(limits) + kept_bytes(limits),
-          .host = RoutingCopy::bytes_needed(limits) + kept_bytes(limits) + sizeof(int32_t)};
+          .host = RoutingCopy::bytes_needed(limits) + kept_bytes(limits)};
 }
 
 Result<std::unique_ptr<Dispatch>> make_whole_dispatch(const DispatchSpec& spec) {

@@ -1,6 +1,7 @@
 #include "model/part.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/activity.h"
@@ -91,6 +92,8 @@ Status Part::build() {
   }
   RETURN_IF_ERROR(build_experts());
   RETURN_IF_ERROR(loader_.finish());
+  outputs_.reserve(static_cast<size_t>(options_.step.max_outputs));
+  chosen_.reserve(static_cast<size_t>(options_.step.max_outputs));
   interrupt_task_ = {.name = "interrupt", .run = [this] { return check_interrupt(); }, .ranges = {}};
   return capture_all();
 }
@@ -155,14 +158,11 @@ void Part::enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatc
   const StepContext ctx = context(stream, rows, dispatch);
   network_->enqueue_start(ctx, spec_.first == 0);
   for (int layer = spec_.first; layer < spec_.last; layer++) enqueue_layer(ctx, layer);
-  dispatch.finish(stream, rows, ctx.in.live());
+  dispatch.finish(stream, rows);
 }
 
 void Part::enqueue_layer(const StepContext& ctx, int layer) const {
-  // A step in which the host has no other part is over before a person could tell.
-  if (layer == spec_.first || ctx.dispatch.host_takes_part(ctx.rows)) {
-    ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
-  }
+  if (ctx.dispatch.host_takes_part(ctx.rows)) ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
   network_->enqueue_layer(ctx, layer);
 }
 
@@ -176,10 +176,7 @@ void Part::queue_streamed_layer() {
     streamed.use_ring(ring_memory_ ? *ring_memory_ : *loan_.memory, ring_memory_ ? 0 : loan_.offset);
     network_->enqueue_start(ctx, spec_.first == 0);
   }
-  if (Status status = check_interrupt(); !status.ok()) {
-    given_up_ = true;
-    return stream_->abort(std::move(status).error());
-  }
+  if (Status status = check_interrupt(); !status.ok()) return give_up(std::move(status).error());
   enqueue_layer(ctx, next_layer_++);
   given_up_ = streamed.failed();
 }
@@ -227,12 +224,18 @@ Part::Shape& Part::shape_for(std::vector<Shape>& shapes, int64_t n) {
 
 void Part::begin(std::span<const BatchRows> batch, bool stream) {
   rows_ = 0;
-  for (const BatchRows& rows : batch) rows_ += rows.n();
+  outputs_.clear();
+  const int max_outputs = spec_.last == spec_.hp.n_layers ? options_.step.max_outputs : 0;
+  for (const BatchRows& rows : batch) {
+    rows_ += rows.n();
+    if (rows.ends_in_logits && std::ssize(outputs_) < max_outputs) outputs_.push_back(static_cast<int32_t>(rows_ - 1));
+  }
   next_layer_ = spec_.first;
   streaming_ = stream;
   given_up_ = false;
+  step_queued_ = false;
   if (ngram_) ngram_->begin(batch);
-  inputs_->set_batch(*stream_, batch);
+  inputs_->set_batch(*stream_, batch, outputs_);
 }
 
 device::View<float> Part::hidden(int64_t rows) const {
@@ -246,15 +249,28 @@ bool Part::queue_more() {
   if (streaming_) {
     queue_streamed_layer();
   } else {
-    queue_shape(shape_for(layer_shapes_, rows_));
-    next_layer_ = spec_.last;
+    queue_layers();
   }
-  return !given_up_ && next_layer_ < spec_.last;
+  if (given_up_) return false;
+  step_queued_ = next_layer_ == spec_.last;
+  if (step_queued_ && !outputs_.empty()) queue_head();
+  return !step_queued_;
 }
 
-void Part::queue_shape(const Shape& shape) {
+// A step in which the host has no part is over before a person could tell: one question will do.
+void Part::queue_layers() {
+  const Shape& shape = shape_for(layer_shapes_, rows_);
+  if (!dispatch_->host_takes_part(shape.rows)) {
+    if (Status status = check_interrupt(); !status.ok()) return give_up(std::move(status).error());
+  }
+  next_layer_ = spec_.last;
   if (!options_.use_graphs) return enqueue_layers(*stream_, shape.rows, *dispatch_);
   replay(*shape.graph);
+}
+
+void Part::give_up(Error why) {
+  given_up_ = true;
+  stream_->abort(std::move(why));
 }
 
 void Part::replay(device::Graph& graph) {
@@ -263,10 +279,29 @@ void Part::replay(device::Graph& graph) {
   spec_.stats.add(Counter::kGraphNodes, static_cast<int64_t>(graph.n_nodes()));
 }
 
-void Part::head(std::span<const int32_t> rows) {
+bool Part::head(std::span<const int32_t> rows) {
   ASSERT(spec_.last == spec_.hp.n_layers);
+  if (find_outputs(rows)) return false;
+  outputs_.assign(rows.begin(), rows.end());
+  chosen_.resize(rows.size());
+  std::iota(chosen_.begin(), chosen_.end(), size_t{0});
   inputs_->set_outputs(*stream_, rows);
-  Shape& shape = shape_for(head_shapes_, static_cast<int64_t>(rows.size()));
+  queue_head();
+  return true;
+}
+
+bool Part::find_outputs(std::span<const int32_t> rows) {
+  chosen_.clear();
+  for (const int32_t row : rows) {
+    const auto at = std::find(outputs_.begin(), outputs_.end(), row);
+    if (at == outputs_.end()) return false;
+    chosen_.push_back(static_cast<size_t>(at - outputs_.begin()));
+  }
+  return true;
+}
+
+void Part::queue_head() {
+  Shape& shape = shape_for(head_shapes_, static_cast<int64_t>(outputs_.size()));
   if (options_.use_graphs) {
     replay(*shape.graph);
   } else {
@@ -275,7 +310,7 @@ void Part::head(std::span<const int32_t> rows) {
   if (!host_logits_) return;
   const device::View<float> logits = logits_view();
   stream_->copy(*host_logits_, 0, *logits.memory, logits.offset,
-                rows.size() * static_cast<size_t>(spec_.hp.n_vocab) * sizeof(float));
+                outputs_.size() * static_cast<size_t>(spec_.hp.n_vocab) * sizeof(float));
 }
 
 // What the main stream says comes first: copies fail on their own, or because nobody waits for them any more.
@@ -288,6 +323,9 @@ Status Part::finish() {
     Status copied = streamed->end_step();
     if (status.ok()) status = std::move(copied);
   }
+  if (!status.ok()) outputs_.clear();
+  const bool done = std::exchange(step_queued_, false) && status.ok();
+  if (done && !streaming_) dispatch_->step_done(shape_for(layer_shapes_, rows_).rows, rows_);
   return status;
 }
 

@@ -81,7 +81,8 @@ class Part {
   const PartOptions& options() const { return options_; }
 
   // Begins a step for a batch: queues its inputs. The sequences have reserved their blocks. With `stream` it streams
-  // the experts that the cache lacks; see streams() and borrow().
+  // the experts that the cache lacks; see streams() and borrow(). The part that ends the model computes the logits that
+  // the batch asks for behind the layers, of max_outputs rows at most.
   void begin(std::span<const BatchRows> batch, bool stream);
   // [rows][dim] packed: what layers are computed from where this part does not begin the model, and what they leave.
   device::View<float> hidden(int64_t rows) const;
@@ -90,8 +91,9 @@ class Part {
   bool queue_more();
   // Whether the step was given up while it was queued: nobody wants it any more, or experts cannot be read.
   bool given_up() const { return given_up_; }
-  // Queues the head for rows of the last batch, at most max_outputs. Only for a part that ends the model.
-  void head(std::span<const int32_t> rows);
+  // Chooses rows of the last batch, at most max_outputs, and queues the head for them, unless the step has computed the
+  // logits of all of them. Whether anything was queued. Only for a part that ends the model.
+  bool head(std::span<const int32_t> rows);
   // Waits for what was queued. The first failure, if there was one; the part is ready for the next step then. A
   // sequence of which a row of the n-gram table could not be read has failed alone (SequenceState::failure).
   Status finish();
@@ -105,18 +107,18 @@ class Part {
   Status give_back();
   bool lent() const { return cache_ != nullptr && cache_->lent(); }
 
-  // Asked before every layer, or once where the host has no part in the layers; true ends the step with kCancelled.
+  // Asked before every layer, or once where the host has no part in them; true ends the step with kCancelled.
   // Empty for never. Must be safe to call while a step runs.
   void set_interrupt(std::function<bool()> interrupt) { interrupt_ = std::move(interrupt); }
-  // After head() and finish(): read(std::span<const float>) -> Status is given the logits of the
-  // i-th chosen row, which are there while it runs.
+  // After head() and, if it has queued anything, finish(): read(std::span<const float>) -> Status is given the logits
+  // of the i-th chosen row, which are there while it runs.
   template <class Read>
   Status logits(int64_t i, const Read& read) const {
-    ASSERT(i < options_.step.max_outputs);
+    const size_t row = chosen_[static_cast<size_t>(i)];
     const device::View<float> logits = logits_view();
-    if (!host_logits_) return read(std::span<const float>(logits.row(i), static_cast<size_t>(logits.cols)));
-    const size_t n = static_cast<size_t>(logits.cols);
-    return read(host_logits_->read<float>(static_cast<size_t>(i) * n * sizeof(float), n).span());
+    const auto n = static_cast<size_t>(logits.cols);
+    if (!host_logits_) return read(std::span<const float>(logits.row(static_cast<int64_t>(row)), n));
+    return read(host_logits_->read<float>(row * n * sizeof(float), n).span());
   }
   // How it reads the n-gram table, for people; empty where it does not.
   std::string table_report() const { return ngram_ ? ngram_->report() : std::string(); }
@@ -144,6 +146,12 @@ class Part {
   void enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatch& dispatch) const;
   void enqueue_layer(const StepContext& ctx, int layer) const;
   void queue_streamed_layer();
+  void queue_layers();
+  void give_up(Error why);
+  // The head for outputs_, which the inputs name.
+  void queue_head();
+  // Where outputs_ has the rows, in their order, goes to chosen_. Whether it has all of them.
+  bool find_outputs(std::span<const int32_t> rows);
   // A shape of steps and the graph that was captured for it.
   struct Shape {
     int64_t rows;
@@ -151,7 +159,6 @@ class Part {
   };
   // The smallest captured shape for n rows.
   static Shape& shape_for(std::vector<Shape>& shapes, int64_t n);
-  void queue_shape(const Shape& shape);
   void replay(device::Graph& graph);
   Status capture(std::vector<Shape>& shapes, int64_t max_rows, bool head);
 
@@ -172,11 +179,14 @@ class Part {
   std::function<bool()> interrupt_;
   device::HostTask interrupt_task_;
   std::vector<Shape> layer_shapes_, head_shapes_;  // ascending rows
+  std::vector<int32_t> outputs_;  // rows of the step whose logits are computed, room for max_outputs
+  std::vector<size_t> chosen_;    // of them, by head()
   // The step that is being queued.
   int64_t rows_ = 0;
   int next_layer_ = 0;  // spec_.last: none
   bool streaming_ = false;
   bool given_up_ = false;
+  bool step_queued_ = false;  // all its layers are, and finish() has not seen them
 };
 
 }  // namespace strata::model

@@ -48,8 +48,10 @@ device::SegmentMap StepInputs::segments() const {
   return {.n_segments = count(1), .segments = view(kSegments, state_.max_sequences, 3)};
 }
 
-void StepInputs::set_batch(device::Stream& stream, std::span<const BatchRows> batch) {
+void StepInputs::set_batch(device::Stream& stream, std::span<const BatchRows> batch,
+                           std::span<const int32_t> outputs) {
   ASSERT(batch.size() <= static_cast<size_t>(state_.max_sequences));
+  ASSERT(outputs.size() <= static_cast<size_t>(limits_.max_outputs));
   {
     const auto ints = host_ints_->write<int32_t>(0, offsets_[kFields]);
     const auto field = [&](Field f) { return ints.span().data() + offsets_[f]; };
@@ -74,7 +76,8 @@ void StepInputs::set_batch(device::Stream& stream, std::span<const BatchRows> ba
     }
     field(kCounts)[0] = row;
     field(kCounts)[1] = segment;
-    field(kCounts)[2] = 0;
+    field(kCounts)[2] = static_cast<int32_t>(outputs.size());
+    std::copy(outputs.begin(), outputs.end(), field(kOutputs));
   }
   stream.copy(*device_ints_, 0, *host_ints_, 0, offsets_[kFields] * sizeof(int32_t));
 }

@@ -16,6 +16,7 @@ struct BatchRows {
   SequenceState* sequence;
   std::span<const int32_t> ids;
   int64_t position = -1;  // of the first row; -1: behind the tokens that the sequence has
+  bool ends_in_logits = false;  // those of the last row will be asked for: better computed with the step than after it
 
   int64_t first() const { return position < 0 ? sequence->n_tokens() : position; }
   int64_t n() const { return static_cast<int64_t>(ids.size()); }
@@ -34,10 +35,11 @@ class StepInputs {
   // What create() allocates on the device; and as much again of pinned host memory.
   static uint64_t bytes_needed(const StepLimits& limits, const StateLimits& state);
 
-  // Writes a batch (rows in order of the batch, one segment per sequence) and queues its upload. Sequences have
-  // reserved their blocks; ids are in range; the rows fit max_rows. The stream must have finished the step before.
-  void set_batch(device::Stream& stream, std::span<const BatchRows> batch);
-  // Chooses the rows that the head computes: at most max_outputs.
+  // Writes a batch (rows in order of the batch, one segment per sequence), the rows that the head computes (at most
+  // max_outputs) and queues their upload. Sequences have reserved their blocks; ids are in range; the rows fit
+  // max_rows. The stream must have finished the step before.
+  void set_batch(device::Stream& stream, std::span<const BatchRows> batch, std::span<const int32_t> outputs);
+  // Chooses other rows for the head.
   void set_outputs(device::Stream& stream, std::span<const int32_t> rows);
 
   // Views for a bucket of `rows` rows.

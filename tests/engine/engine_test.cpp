@@ -191,6 +191,49 @@ TEST(EngineSteps, AChunkSmallerThanTheBatchIsWidened) {
   }
 }
 
+// A step whose batch says so has computed the logits of its last rows; those of others are computed when asked for.
+TEST(EngineSteps, LogitsThatABatchEndsInAreThereWithTheStep) {
+  EngineConfig config = small_config();
+  for (const char* device : {"cpu", "sim:64MiB/seed=1"}) {
+    SCOPED_TRACE(device);
+    config.device = device;
+    const auto opened = open(model_path("qwen3moe"), config);
+    ASSERT_NE(opened, nullptr);
+    Engine& engine = *opened->engine;
+    const std::vector<int32_t> ids = some_ids(5);
+    std::vector<model::SequenceState> all;
+    const auto compute = [&](bool ends_in_logits) -> Status {
+      all.clear();
+      for (int i = 0; i < 3; i++) all.push_back(engine.make_sequence().value());
+      const model::BatchRows batch[] = {
+          {.sequence = &all[0], .ids = std::span(ids).first(3), .ends_in_logits = ends_in_logits},
+          {.sequence = &all[1], .ids = std::span(ids).last(1)},
+          {.sequence = &all[2], .ids = std::span(ids).first(1), .ends_in_logits = ends_in_logits}};
+      return engine.step(batch);
+    };
+    const auto replays_of = [&](const std::vector<int32_t>& rows, std::vector<float>& found) {
+      const int64_t before = opened->stats.get(Counter::kGraphReplays);
+      Result<std::vector<float>> result = logits(engine, rows);
+      EXPECT_TRUE(result.ok());
+      found = std::move(result).value();
+      return opened->stats.get(Counter::kGraphReplays) - before;
+    };
+    ASSERT_TRUE(compute(false).ok());
+    std::vector<float> expected, other, found;
+    EXPECT_EQ(replays_of({4, 2}, expected), 1);
+    EXPECT_EQ(replays_of({3}, other), 1);
+    ASSERT_TRUE(compute(true).ok());
+    EXPECT_EQ(replays_of({4, 2}, found), 0);
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(replays_of({2}, found), 0);
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.end() - 512, expected.end()));
+    EXPECT_EQ(replays_of({3}, found), 1) << "nobody had said that this one would be asked for";
+    EXPECT_EQ(found, other);
+    EXPECT_EQ(replays_of({4, 2}, found), 1) << "the head has gone on to another row";
+    EXPECT_EQ(found, expected);
+  }
+}
+
 TEST(EngineSteps, MoreRowsThanTheHeadTakesAtOnceComeInTheirOrder) {
   EngineConfig config = small_config();
   config.chunk = 64;

@@ -74,7 +74,7 @@ class EngineBench {
   Status run_step(model::SequenceState& sequence, std::span<const int32_t> ids, bool head, Run& run) {
     const int64_t first = sequence.n_tokens();
     const double experts_before = experts_read();
-    const model::BatchRows batch[] = {{&sequence, ids}};
+    const model::BatchRows batch[] = {{.sequence = &sequence, .ids = ids, .ends_in_logits = head}};
     const int32_t last_row[] = {static_cast<int32_t>(ids.size()) - 1};
     const int64_t begin_ns = real_clock().now_ns();
     RETURN_IF_ERROR(engine_.step(batch));
