@@ -238,9 +238,11 @@ __device__ __forceinline__ void join_warps(StepShared<kHeads>& s, int h, int lan
   }
   __syncwarp();
   *reinterpret_cast<float4*>(s.sums[0][h] + 4 * lane) = sum;
-  if (lane != 0) return;
-  s.maxima[0][h] = maximum;
-  s.totals[0][h] = total;
+  if (lane == 0) {
+    s.maxima[0][h] = maximum;
+    s.totals[0][h] = total;
+  }
+  __syncwarp();  // a block that is no cluster of several reads them next
 }
 
 // The sums of a head of the blocks of a cluster, of which n have positions, joined in order by a warp.
