@@ -1,7 +1,8 @@
 """Strata beside another program on a GPU that has no room for all experts of a model, as markdown.
 
 Every round calls each program once, one after the other; of the rival, which is a llama-bench, every set of flags is
-tried in every round, and at each test the best one counts. What a program takes of the GPU's memory is read from
+tried in every round, or in the first --tries rounds, after which only those go on that were best at some test; at each
+test the best one counts. What a program takes of the GPU's memory is read from
 nvidia-smi while it runs: compare only what stands beside the same memory.
 """
 import argparse
@@ -60,7 +61,7 @@ def speeds_of(contender, text):
 
 def measure(contender, options):
     """One call. After a failure a contender is left out."""
-    if contender.failures:
+    if contender.failures or contender in options.beaten:
         return
     command = command_of(contender, options)
     print(shlex.join(command), file=sys.stderr, flush=True)
@@ -81,12 +82,19 @@ def measure(contender, options):
         contender.speeds[test].append(speed)
 
 
+def beaten_of(rivals, tests):
+    """Those that are best at no test so far."""
+    best = [compare.best_of(rivals, test) for test in tests]
+    return [rival for rival in rivals if not any(rival is one for one in best)]
+
+
 def tests_of(options):
     names = [f"pp{n}" for n in options.prompts.split(",") if int(n) > 0]
     return names + [f"tg{n}" for n in options.answers.split(",") if int(n) > 0]
 
 
 def ratio_rows(ours, rivals, tests):
+    """Of the rivals that were there to the end."""
     rows = []
     for test in tests:
         mine = ours.speeds[test]
@@ -136,7 +144,7 @@ def report(contenders, options):
     text += f"Model: {common.file_line(options.model)}. Tokens a second, median of {options.rounds} rounds"
     text += " (least to most).\n\n"
     text += common.table(["test", "strata", "rival with its best flags", "rival", "ours / rival"],
-                         ratio_rows(ours, rivals, tests))
+                         ratio_rows(ours, [one for one in rivals if one not in options.beaten], tests))
     text += "\n" + common.table(["test", "at most", "reached", "hits", "CPU MB/token", "link MB/token", "link busy"],
                                 bound_rows(ours, tests))
     text += "\n" + common.table(["program", "VRAM MiB", "test", "tokens a second"], all_rows(contenders, tests))
@@ -167,6 +175,8 @@ def parse_arguments(words):
     parser.add_argument("--answers", "-n", type=numbers, default="64", help="lengths of answers")
     parser.add_argument("--rival-flags", default="", metavar="SETS",
                         help='sets of flags to try with the rival, separated by ;, as "-ngl 99 -ncmoe 36;-ngl 99 -ot ..."')
+    parser.add_argument("--tries", type=int, default=0, metavar="ROUNDS",
+                        help="rounds in which every set is tried; 0 is all of them")
     parser.add_argument("--rival-version", default="", help="what to print as the rival's version if it has none")
     parser.add_argument("--gpu", default="0", help="whose memory is watched, as nvidia-smi numbers it")
     parser.add_argument("--timeout", type=float, default=900, help="seconds after which a call is ended")
@@ -175,6 +185,8 @@ def parse_arguments(words):
     options.strata_flags = words[at + 1:]
     if options.rounds < 1:
         parser.error("rounds are at least 1")
+    if options.tries < 0:
+        parser.error("tries are at least 0")
     if not options.model.is_file():
         parser.error(f"{options.model}: no such file")
     options.model = common.absolute(options.model)
@@ -196,7 +208,10 @@ def main(words):
     options = parse_arguments(words)
     options.machine = common.machine()
     contenders = contenders_of(options)
-    for _ in range(options.rounds):
+    options.beaten = []
+    for done in range(options.rounds):
+        if options.tries and done == options.tries:
+            options.beaten = beaten_of(contenders[1:], tests_of(options))
         for contender in contenders:
             measure(contender, options)
     print(report(contenders, options), end="")

@@ -134,6 +134,20 @@ TEST_F(BenchScripts, HybridTakesTheBestFlagsAtEachTest) {
   EXPECT_EQ(hybrid(script("broken", "exit 1")).exit_code, 1);
 }
 
+TEST_F(BenchScripts, HybridDropsFlagsThatWereBestNowhere) {
+  const std::string ours = script("ours", "echo '{\"tests\": []}'");
+  // The set that loses its first round would win the second one.
+  const std::string theirs = script("rival-bench", R"(
+    speed=10; case "$*" in *-slow*) speed=5; [ -e "$0.seen" ] && speed=90; touch "$0.seen";; esac
+    echo "[{\"n_prompt\": 0, \"n_gen\": 4, \"n_threads\": 1, \"avg_ts\": $speed}]")");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/hybrid.sh", tiny_model(), theirs, "--strata", ours, "-p", "0", "-n",
+                                 "4", "--rounds", "3", "--tries", "1", "--rival-flags", "-good;-slow"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, " -good | 10.00 (10.00 to 10.00) |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, " -slow | - | tg4 | 5.00 (5.00 to 5.00) |") ||
+              has(outcome, " -slow | 0 | tg4 | 5.00 (5.00 to 5.00) |")) << outcome.out;
+}
+
 TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
   const std::string model = dir_.file("m.gguf");
   std::filesystem::copy_file(tiny_model(), model);
