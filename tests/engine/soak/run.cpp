@@ -124,14 +124,15 @@ class Run {
     auto handle = scheduler_.submit(client.is_turn ? &*client.chat : nullptr, client.asked->prompt,
                                     client.asked->params, *client.listener);
     client.handle = std::move(handle).value();
-    if (below(4) == 0) canceller_.cancel_after(below(layers_of(*client.asked, below(2) == 0)), client.handle);
+    if (below(4) == 0) canceller_.cancel_after(some_layer(*client.asked), client.handle);
   }
 
-  // How many layers are computed for a question, or for its prompt alone: about, since steps are shared.
-  int64_t layers_of(const SoakQuestion& question, bool prompt_alone) const {
-    const int64_t steps = static_cast<int64_t>(question.prompt.size()) / engine_.max_rows() + 1;
-    const int64_t answers = prompt_alone ? 0 : static_cast<int64_t>(question.answer.ids.size());
-    return (steps + answers) * engine_.hparams().n_expert_layers();
+  // One that is computed for the question's prompt, or for its answer, from the first: about, since steps are shared.
+  int64_t some_layer(const SoakQuestion& question) {
+    const int64_t n_layers = engine_.hparams().n_expert_layers();
+    const int64_t prompt = (static_cast<int64_t>(question.prompt.size()) / engine_.max_rows() + 1) * n_layers;
+    if (below(2) == 0) return below(prompt);
+    return prompt + below(std::ssize(question.answer.ids) * n_layers);
   }
 
   void judge() {
