@@ -122,6 +122,9 @@
     "Slots that the expert cache keeps when prompts borrow from it")                                                  \
   X(kPrefillBorrow, "prefill-borrow", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                         \
     "Let prompts stream experts through slots that the expert cache lends; off keeps memory of the device for it")    \
+  X(kLendRegions, "lend-regions", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                             \
+    "Keep the experts whose slots prompts borrow in the resident copy too; off takes less RAM, and prompts read them "\
+    "from the files")                                                                                                 \
   X(kPcieFrac, "pcie-frac", SettingType::kFloat, "auto", 0, 1, "", "", kScopeEngine,                                  \
     "Share of the experts that the expert cache lacks which the device reads from page-locked RAM over its link, "    \
     "while the CPU computes the others; auto measures both and has them end together")                                \

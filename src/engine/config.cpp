@@ -112,6 +112,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
   if (!settings.is_auto(Key::kPcieFrac)) config.pcie_frac = settings.number(Key::kPcieFrac);
   if (!settings.is_auto(Key::kStreamRows)) config.stream_rows = settings.integer(Key::kStreamRows);
   config.prefill_borrow = settings.on(Key::kPrefillBorrow);
+  config.lend_regions = settings.on(Key::kLendRegions);
   if (settings.text(Key::kLayerSplit) != "auto") {
     ASSIGN_OR_RETURN(config.layer_split, parse_split(settings.text(Key::kLayerSplit)));
   }

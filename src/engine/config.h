@@ -31,6 +31,7 @@ struct EngineConfig {
   std::optional<double> pcie_frac;      // of missing experts, that devices read over the link; absent: measured
   std::optional<int64_t> stream_rows;   // of a step that streams; absent: experts::auto_stream_rows
   bool prefill_borrow = true;           // it streams through slots of the cache, else through memory of its own
+  bool lend_regions = true;             // a resident copy has the experts of those slots too
   std::vector<int> layer_split;         // layers that each device computes; empty: chosen (engine/layer_split.h)
   int64_t adapt_every = 0;              // steps between two decisions on which experts to cache; 0: they stay
   std::string expert_profile;           // file of the ranking that the cache is filled by; empty: none

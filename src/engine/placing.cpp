@@ -285,6 +285,7 @@ Result<PlacementRequest> placement_request(const PlacingSpec& spec) {
                      .cache_slots = spec.config.expert_cache,
                      .cache_min_slots = spec.config.cache_min_slots,
                      .prefill_borrow = spec.config.prefill_borrow,
+                     .lend_regions = spec.config.lend_regions,
                      .resident_budget_bytes = spec.config.resident_budget_bytes,
                      .shared_arena = spec.config.shared_arena,
                      .direct_reads = has_direct_reads(spec.model),

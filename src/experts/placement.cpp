@@ -140,7 +140,7 @@ Result<ResidentPlan> Planner::copy_of(uint64_t budget_bytes) {
     copy = ResidentPlan::hottest(layers, caches_, input_.ranking, budget_bytes);
   }
   if (!copy.ok()) return copy;
-  if (mutated(Mutation::kLentNotKept)) return copy;
+  if (!options_.lend_regions || mutated(Mutation::kLentNotKept)) return copy;
   for (size_t i = 0; i < regions_.size(); i++) {
     ASSIGN_OR_RETURN(plan_.parts[i].lent_in_ram, copy->keep_lent(regions_[i]));
   }

@@ -44,6 +44,7 @@ struct PlacementOptions {
   std::optional<int64_t> cache_slots = {};     // of each device; absent: what fits, and none on the host
   int64_t cache_min_slots = 0;            // that a cache keeps when it lends
   bool prefill_borrow = true;             // rings lie in slots that the caches lend
+  bool lend_regions = true;               // a resident copy has the experts of those slots too
   // RAM for experts that stay there, over the source chosen; absent: what fits, where that source is the resident copy.
   std::optional<uint64_t> resident_budget_bytes = {};
   std::string shared_arena = {};          // file that the arena lies in, if source says arena; empty: memory of its own

@@ -113,9 +113,11 @@ TEST_F(SplitTiers, RegionsAreAsFastAsAnArenaAndPinLess) {
   const uint64_t complement = complement_bytes(*with_regions), copy = with_regions->placement().resident.bytes();
   EngineConfig without = config();
   without.experts = ExpertPlace::kDirect;  // whose reads take the time of the simulated drive
-  without.resident_budget_bytes = complement;
+  without.resident_budget_bytes = kGiB;
+  without.lend_regions = false;
   const auto no_regions = open(without);
   EXPECT_EQ(lent_in_ram(*no_regions), 0);
+  EXPECT_EQ(no_regions->placement().resident.bytes(), complement);
   const int64_t files_ns = read_prompt(*no_regions, kChunks);
   const experts::PlacementPlan all_in_ram = open(arena)->placement();
   const uint64_t all = all_in_ram.experts_bytes;

@@ -261,6 +261,14 @@ TEST(Placement, TheCopyKeepsWhatCachesLackAndLend) {
       EXPECT_EQ(plan.resident.has(part.slots.slots()[static_cast<size_t>(i)].key), i >= part.slots.n_slots() - lent);
     }
   }
+  // Without regions what is lent is read from the files, and the plan says so.
+  machine.options.lend_regions = false;
+  const PlacementPlan without = machine.plan().value();
+  EXPECT_EQ(without.resident.blobs().size(), 4u);
+  EXPECT_EQ(without.parts[0].lent_slots, lent);
+  EXPECT_EQ(without.parts[0].lent_in_ram + without.parts[1].lent_in_ram, 0);
+  EXPECT_NE(without.warning.find("100 % of them are read from the files"), std::string::npos) << without.warning;
+  machine.options.lend_regions = true;
   // A budget that cuts the second region by one.
   machine.ram_bytes = plan.ram_bytes() - 1;
   const PlacementPlan cut = machine.plan().value();
