@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/format.h"
 #include "base/topology.h"
+#include "engine/link_rates.h"
+#include "engine/side_by_side.h"
 
 namespace strata::engine {
 namespace {
@@ -52,6 +54,13 @@ Result<std::vector<uint64_t>> device_limits(const std::string& text, size_t n_de
   return limits;
 }
 
+DeviceRates gpu_rates(const device::cuda::Gpu& gpu, double link_bytes_per_s) {
+  DeviceRates rates;
+  if (gpu.memory_bytes_per_second() > 0) rates.memory_bytes_per_s = gpu.memory_bytes_per_second();
+  if (link_bytes_per_s > 0) rates.link_bytes_per_s = link_bytes_per_s;
+  return rates;
+}
+
 Result<std::unique_ptr<Devices>> Devices::open(const EngineConfig& config, uint64_t ram_bytes) {
   std::unique_ptr<Devices> devices(new Devices);
   ASSIGN_OR_RETURN(const kernels::Kernels* kernels, kernels::select_kernels(config.isa.c_str()));
@@ -69,6 +78,7 @@ Result<std::unique_ptr<Devices>> Devices::open(const EngineConfig& config, uint6
   }
   if (config.device == "cpu") {
     devices->computing_.push_back(devices->host_.get());
+    devices->rates_.emplace_back();
     return devices;
   }
   RETURN_IF_ERROR(devices->open_simulated(config, *kernels));
@@ -79,21 +89,33 @@ Status Devices::open_simulated(const EngineConfig& config, const kernels::Kernel
   device::sim::SimOptions options;
   options.kernels = &kernels;
   ASSIGN_OR_RETURN(machine_, device::sim::make_sim(config.device, options));
-  for (int i = 0; i < machine_->n_devices(); i++) computing_.push_back(&machine_->device(i));
+  for (int i = 0; i < machine_->n_devices(); i++) {
+    computing_.push_back(&machine_->device(i));
+    rates_.push_back(rates_of(machine_->spec().devices[static_cast<size_t>(i)]));
+  }
   return {};
 }
 
 Status Devices::open_gpus(const EngineConfig& config) {
   ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(config.device));
   ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(config.vram_budget, ordinals.size()));
-  for (size_t i = 0; i < ordinals.size(); i++) {
+  gpus_.resize(ordinals.size());
+  // A context with all its kernels takes a while.
+  RETURN_IF_ERROR(side_by_side(ordinals.size(), [&](size_t i) -> Status {
     device::cuda::GpuOptions options{.reserve_bytes = config.vram_reserve_bytes,
                                      .deterministic = config.deterministic,
                                      .peer_copies = config.peer_copies};
     if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
-    ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::Gpu> gpu, device::cuda::open_gpu(ordinals[i], options));
+    ASSIGN_OR_RETURN(gpus_[i], device::cuda::open_gpu(ordinals[i], options));
+    return {};
+  }));
+  for (const auto& gpu : gpus_) {
     computing_.push_back(gpu.get());
-    gpus_.push_back(std::move(gpu));
+    double link = 0;
+    if (gpus_.size() > 1) {  // else nothing hangs on it
+      ASSIGN_OR_RETURN(link, measure_copies(*gpu, real_clock()));
+    }
+    rates_.push_back(gpu_rates(*gpu, link));
   }
   return {};
 }
@@ -118,18 +140,9 @@ std::vector<PlannedDevice> Devices::planned(uint64_t ram_bytes) const {
     planned.push_back({.name = computing_[i]->name(),
                        .budget_bytes = on_host ? ram_bytes : computing_[i]->budget_bytes(),
                        .on_host = on_host,
-                       .rates = rates_of_device(i)});
+                       .rates = rates_[i]});
   }
   return planned;
-}
-
-DeviceRates Devices::rates_of_device(size_t i) const {
-  if (machine_) return rates_of(machine_->spec().devices[i]);
-  DeviceRates rates;
-  if (!gpus_.empty() && gpus_[i]->memory_bytes_per_second() > 0) {
-    rates.memory_bytes_per_s = gpus_[i]->memory_bytes_per_second();
-  }
-  return rates;
 }
 
 bool Devices::peers() const {

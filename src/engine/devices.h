@@ -44,13 +44,17 @@ class Devices {
   Devices() = default;
   Status open_simulated(const EngineConfig& config, const kernels::Kernels& kernels);
   Status open_gpus(const EngineConfig& config);
-  DeviceRates rates_of_device(size_t i) const;
 
   std::unique_ptr<device::host::HostDevice> host_;
   std::unique_ptr<device::sim::SimMachine> machine_;  // null where none is simulated
   std::vector<std::unique_ptr<device::cuda::Gpu>> gpus_;
+  std::vector<DeviceRates> rates_;  // [computing] what layers are shared out by
   std::vector<device::Device*> computing_;
 };
+
+// What layers are shared out by: the rate of the GPU's memory as its driver says, that of its link as measured; what is
+// 0 is not known.
+DeviceRates gpu_rates(const device::cuda::Gpu& gpu, double link_bytes_per_s);
 
 // What --vram-budget-gib says for each of so many devices, in bytes: UINT64_MAX where it is empty; one number stands
 // for all. kBadInput says what is wanted.

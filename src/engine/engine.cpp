@@ -9,6 +9,7 @@
 #include "base/output_file.h"
 #include "engine/expert_source.h"
 #include "engine/link_rates.h"
+#include "engine/side_by_side.h"
 #include "experts/streamed_ring.h"
 
 namespace strata::engine {
@@ -139,15 +140,15 @@ Result<std::vector<int32_t>> Engine::link_shares(size_t part) {
   if (needs.on_host || plan_.parts[part].slots.n_slots() == n_experts) return std::vector<int32_t>();
   if (devices_->simulated()) {
     const double link = devices_->planned(0)[needs.device_index].rates.link_bytes_per_s;
-    link_rates_ = {.link = link, .cpu = devices_->cpu_bytes_per_s(), .copies = link};
+    parts_[part].link_rates = {.link = link, .cpu = devices_->cpu_bytes_per_s(), .copies = link};
   } else {
-    ASSIGN_OR_RETURN(link_rates_, measure_link({.device = device_of(part),
-                                                .source = *source_,
-                                                .layout = request_.layout,
-                                                .threads = host_->compute().pool(),
-                                                .clock = real_clock()}));
+    ASSIGN_OR_RETURN(parts_[part].link_rates, measure_link({.device = device_of(part),
+                                                            .source = *source_,
+                                                            .layout = request_.layout,
+                                                            .threads = host_->compute().pool(),
+                                                            .clock = real_clock()}));
   }
-  const experts::LinkRates& rates = link_rates_;
+  const experts::LinkRates& rates = parts_[part].link_rates;
   std::optional<double> fraction = config_.pcie_frac;
   if (config_.deterministic) fraction = 1;
   if (!fraction && !(rates.link > 0 && rates.cpu > 0)) return std::vector<int32_t>();
@@ -176,24 +177,40 @@ Status Engine::load() {
   source_ = std::move(opened.source);
   resident_ = opened.resident;
   source_report_ = std::move(opened.report);
+  pinned_expert_bytes_ = opened.pinned_bytes;
   if (!opened.warning.empty()) log_warning("{}", opened.warning);
   if (reads_files()) watch_ = std::make_unique<SourceWatch>(*source_);
   if (!config_.expert_profile_save.empty()) routing_.add(counter_.emplace(*request_.profile));
-  parts_.resize(request_.parts.size());
-  for (size_t i = 0; i < parts_.size(); i++) RETURN_IF_ERROR(load_part(i));
+  RETURN_IF_ERROR(load_parts());
   RETURN_IF_ERROR(connect_parts());
   RETURN_IF_ERROR(start_adaptation());
   n_allocations_ = devices_->n_allocations();
   return {};
 }
 
-Status Engine::load_part(size_t i) {
+// At the same time, but for what they share: the host's memory, and its threads, while links are measured.
+Status Engine::load_parts() {
+  parts_.resize(request_.parts.size());
+  std::vector<std::vector<int32_t>> shares(parts_.size());
+  for (size_t i = 0; i < parts_.size(); i++) {
+    const experts::PartNeeds& needs = request_.parts[i];
+    if (parts_.size() > 1 && hp_.n_expert_layers() > 0) {
+      ASSIGN_OR_RETURN(parts_[i].log, RoutingLog::create(*host_, routing_log_spec(hp_, step_limits_, needs.first_layer,
+                                                                                  needs.last_layer, parts_.size())));
+    }
+    ASSIGN_OR_RETURN(shares[i], link_shares(i));
+  }
+  RETURN_IF_ERROR(side_by_side(parts_.size(), [&](size_t i) { return load_part(i, std::move(shares[i])); }));
+  for (const EnginePart& part : parts_) {
+    const std::string table = part.part->table_report();
+    if (!table.empty()) source_report_ += (source_report_.empty() ? "" : "\n") + table;
+  }
+  return {};
+}
+
+Status Engine::load_part(size_t i, std::vector<int32_t> shares) {
   const experts::PartNeeds& needs = request_.parts[i];
   EnginePart& part = parts_[i];
-  if (parts_.size() > 1 && hp_.n_expert_layers() > 0) {
-    ASSIGN_OR_RETURN(part.log, RoutingLog::create(*host_, routing_log_spec(hp_, step_limits_, needs.first_layer,
-                                                                           needs.last_layer, parts_.size())));
-  }
   const model::PartSpec spec{.model = model_,
                              .arch = *arch_,
                              .hp = hp_,
@@ -209,11 +226,8 @@ Status Engine::load_part(size_t i) {
                              .n_parts = n_parts()};
   model::PartOptions options = part_options(i);
   options.blob_bytes = request_.layout.largest_blob_bytes();
-  ASSIGN_OR_RETURN(options.link_shares, link_shares(i));
+  options.link_shares = std::move(shares);
   ASSIGN_OR_RETURN(part.part, model::Part::create(spec, options));
-  if (const std::string table = part.part->table_report(); !table.empty()) {
-    source_report_ += (source_report_.empty() ? "" : "\n") + table;
-  }
   return {};
 }
 

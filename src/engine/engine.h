@@ -54,10 +54,14 @@ class Engine {
   // Runs of layers, each on a device of its own; as many steps can be on their way at once.
   int n_parts() const { return static_cast<int>(parts_.size()); }
   const experts::PlacementPlan& placement() const { return plan_; }
+  const experts::PartNeeds& part_needs(int part) const { return request_.parts[static_cast<size_t>(part)]; }
+  const experts::ExpertLayout& layout() const { return request_.layout; }
   // Time as the devices have it: simulated, on simulated ones.
   int64_t now_ns() const { return devices_->now_ns(); }
-  // Rate at which the first device gets experts from RAM; 0 where it gets none, or that was not measured.
-  double link_bytes_per_second() const { return link_rates_.copies; }
+  // Rate at which the part's device gets experts from RAM; 0 where it gets none, or that was not measured.
+  double link_bytes_per_second(int part) const { return parts_[static_cast<size_t>(part)].link_rates.copies; }
+  // Of the experts in RAM, what devices can copy out of at the rate of their links.
+  uint64_t pinned_expert_bytes() const { return pinned_expert_bytes_; }
   // What was chosen, for people: device, kernels, threads, where experts are, memory.
   std::string describe() const;
 
@@ -114,6 +118,7 @@ class Engine {
     std::unique_ptr<RoutingLog> log;  // null where there is one part alone
     std::unique_ptr<model::Part> part;
     std::unique_ptr<Adaptation> adaptation;  // null: the experts of its device's cache stay where they are
+    experts::LinkRates link_rates;           // of its device; zeros where they were not measured
   };
 
   // The device that the part computes on.
@@ -124,7 +129,8 @@ class Engine {
   // Of the experts that the part's device lacks, how many it reads over the link; empty for none.
   Result<std::vector<int32_t>> link_shares(size_t part);
   Status load();
-  Status load_part(size_t part);
+  Status load_parts();
+  Status load_part(size_t part, std::vector<int32_t> shares);
   Status connect_parts();
   // Has experts change places where some are cached, and not all.
   Status start_adaptation();
@@ -154,7 +160,7 @@ class Engine {
   std::unique_ptr<SourceWatch> watch_;  // null where no step reads files past the page cache
   experts::ResidentSource* resident_ = nullptr;  // the source, where it is a resident copy
   std::string source_report_;
-  experts::LinkRates link_rates_;  // of the part that was loaded last
+  uint64_t pinned_expert_bytes_ = 0;
   uint64_t n_allocations_ = 0;  // of the devices, that the start or the counter knows of
   experts::RoutingObservers routing_;
   std::optional<experts::ProfileCounter> counter_;  // for config_.expert_profile_save

@@ -58,6 +58,7 @@ Result<OpenedSource> open_resident(const ExpertSourceSpec& spec) {
                             format_bytes(resident->bytes()));
   }
   opened.resident = resident.get();
+  opened.pinned_bytes = resident->pinned_bytes();
   opened.source = std::move(resident);
   return opened;
 }
@@ -82,6 +83,7 @@ void page_lock(const ExpertSourceSpec& spec, Arena& arena, OpenedSource& opened)
   const experts::ArenaLocks& locks = arena.page_lock(spec.device, real_clock());
   opened.report += "; " + locks.report();
   opened.warning = locks.warning();
+  opened.pinned_bytes = locks.bytes();
 }
 
 Result<OpenedSource> open_arena(const ExpertSourceSpec& spec) {

@@ -30,7 +30,8 @@ struct ExpertSourceSpec {
 struct OpenedSource {
   std::unique_ptr<experts::ExpertSource> source;
   experts::ResidentSource* resident = nullptr;  // the source, where it is a resident copy
-  std::optional<uint64_t> published_checksum;  // of the experts, where an arena's loader has left it
+  uint64_t pinned_bytes = 0;                    // of the experts in RAM, page-locked
+  std::optional<uint64_t> published_checksum;   // of the experts, where an arena's loader has left it
   std::string warning;                          // of what makes it slow, for people; may be empty
   std::string report;                           // how files are read and what is page-locked, for people; may be empty
 };

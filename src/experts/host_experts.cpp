@@ -42,6 +42,7 @@ Status HostExperts::allocate(device::Device& device) {
   missing_.reserve(static_cast<size_t>(limits_.n_experts));
   leases_.resize(static_cast<size_t>(limits_.n_experts));
   in_round_.resize(static_cast<size_t>(limits_.n_experts));
+  const LockGuard turn(compute_.turn());  // parts of a model are made at the same time
   return compute_.reserve_scratch(device::host::expert_scratch(limits_.dim, limits_.ffn));
 }
 

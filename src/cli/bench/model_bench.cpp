@@ -59,33 +59,58 @@ class EngineBench {
       ids.push_back(static_cast<int32_t>(random_.below(static_cast<uint64_t>(engine_.n_vocab()))));
     }
     ASSIGN_OR_RETURN(model::SequenceState sequence, engine_.make_sequence());
-    const int64_t step_rows = kind == TestKind::kPrompt ? engine_.max_rows() : 1;
     Run run;
-    for (int64_t first = 0; first < n_tokens; first += step_rows) {
-      const int64_t n = std::min(step_rows, n_tokens - first);
-      const bool head = kind == TestKind::kGenerate || first + n == n_tokens;
-      RETURN_IF_ERROR(run_step(sequence, std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(n)),
-                               head, run));
+    if (kind == TestKind::kPrompt) {
+      RETURN_IF_ERROR(read_prompt(sequence, ids, run));
+    } else {
+      for (const int32_t& id : ids) RETURN_IF_ERROR(run_token(sequence, {&id, 1}, run));
     }
     return run;
   }
 
-  // The logits of the last row, where they are wanted, end a step. What is counted afterwards takes no measured time.
-  Status run_step(model::SequenceState& sequence, std::span<const int32_t> ids, bool head, Run& run) {
+  // Chunks follow one another through the parts of a split; the logits of the last row end the prompt. Which part has
+  // read which expert for which chunk can't be told: each chunk counts for an equal share of them all.
+  Status read_prompt(model::SequenceState& sequence, std::span<const int32_t> ids, Run& run) {
+    const auto n_tokens = std::ssize(ids);
+    const int64_t n_chunks = (n_tokens + engine_.max_rows() - 1) / engine_.max_rows();
+    const double experts_before = experts_read();
+    const int64_t begin_ns = real_clock().now_ns();
+    RETURN_IF_ERROR(engine_.prefill(sequence, ids, [&](int64_t first, int64_t n) -> Status {
+      return first + n == n_tokens ? read_logits(n - 1) : Status();
+    }));
+    run.duration_ns += real_clock().now_ns() - begin_ns;
+    const auto chunks = static_cast<double>(n_chunks);
+    const double visits = std::min(experts_read() - experts_before, chunks * all_experts()) / chunks;
+    for (int64_t first = 0; first < n_tokens; first += engine_.max_rows()) {
+      const int64_t n = std::min<int64_t>(engine_.max_rows(), n_tokens - first);
+      count_step({.first = first, .n = n, .experts = 0, .head = first + n == n_tokens}, visits, run);
+    }
+    return {};
+  }
+
+  // What is counted afterwards takes no measured time.
+  Status run_token(model::SequenceState& sequence, std::span<const int32_t> id, Run& run) {
     const int64_t first = sequence.n_tokens();
     const double experts_before = experts_read();
-    const model::BatchRows batch[] = {{.sequence = &sequence, .ids = ids, .ends_in_logits = head}};
-    const int32_t last_row[] = {static_cast<int32_t>(ids.size()) - 1};
+    const model::BatchRows batch[] = {{.sequence = &sequence, .ids = id, .ends_in_logits = true}};
     const int64_t begin_ns = real_clock().now_ns();
     RETURN_IF_ERROR(engine_.step(batch));
-    if (head) RETURN_IF_ERROR(engine_.logits(last_row, [](int64_t, std::span<const float>) { return Status(); }));
+    RETURN_IF_ERROR(read_logits(0));
     run.duration_ns += real_clock().now_ns() - begin_ns;
-    const double visits = std::min(experts_read() - experts_before, all_experts());
-    StepRows rows{.first = first, .n = static_cast<int64_t>(ids.size()), .experts = 0, .head = head};
+    count_step({.first = first, .n = 1, .experts = 0, .head = true},
+               std::min(experts_read() - experts_before, all_experts()), run);
+    return {};
+  }
+
+  Status read_logits(int64_t row) {
+    const auto last_row = static_cast<int32_t>(row);
+    return engine_.logits({&last_row, 1}, [](int64_t, std::span<const float>) { return Status(); });
+  }
+
+  void count_step(StepRows rows, double visits, Run& run) const {
     run.dense_bytes += traffic_.step_bytes(rows);
     rows.experts = visits / std::max(engine_.hparams().n_expert_layers(), 1);
     run.bytes += traffic_.step_bytes(rows);
-    return {};
   }
 
   // Experts whose bytes were read so far: those that the CPU computed, those that a device read from RAM, and those in
@@ -117,6 +142,32 @@ Status note_gpu(const std::string& device, EngineNote& note) {
   return {};
 }
 
+void note_placement(const engine::Engine& engine, EngineNote& note) {
+  const experts::PlacementPlan& plan = engine.placement();
+  for (int i = 0; i < engine.n_parts(); i++) {
+    const experts::PartNeeds& needs = engine.part_needs(i);
+    const experts::PartPlacement& placed = plan.parts[static_cast<size_t>(i)];
+    PartNote part{.device = needs.device,
+                  .first_layer = needs.first_layer,
+                  .last_layer = needs.last_layer,
+                  .cached_experts = placed.slots.n_slots(),
+                  .lent_experts = placed.lent_slots,
+                  .lent_in_ram = placed.lent_in_ram,
+                  .link_bytes_per_second = engine.link_bytes_per_second(i)};
+    for (int64_t slot = 0; slot < part.cached_experts; slot++) {
+      const experts::ExpertKey key = placed.slots.slots()[static_cast<size_t>(slot)].key;
+      const uint64_t bytes = engine.layout().layer(key.layer).blob_bytes();
+      part.cached_bytes += bytes;
+      // Loans take the highest slot first, and so do the regions that a copy keeps of them.
+      if (slot >= part.cached_experts - part.lent_in_ram) part.lent_in_ram_bytes += bytes;
+    }
+    note.parts.push_back(std::move(part));
+  }
+  note.expert_bytes = engine.layout().total_bytes();
+  note.experts_in_ram_bytes = plan.experts_bytes;
+  note.experts_pinned_bytes = engine.pinned_expert_bytes();
+}
+
 Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options, int n_threads,
                      const Traffic& traffic, Stats& stats, ModelBenchReporter& reporter) {
   const ThreadPoolOptions team = team_options(options.config.cpus, n_threads);
@@ -131,7 +182,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(model, config, stats));
   note.load_ns = real_clock().now_ns() - begin_ns;
   note.description = engine->describe();
-  note.link_bytes_per_second = engine->link_bytes_per_second();
+  note_placement(*engine, note);
   RETURN_IF_ERROR(reporter.engine_opened(note));
   EngineBench bench(*engine, traffic, stats, options.repetitions);
   const auto measure_all = [&](TestKind kind, const std::vector<int64_t>& lengths) -> Status {
@@ -139,7 +190,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
       ASSIGN_OR_RETURN(TestResult result, bench.measure(kind, n_tokens));
       result.threads = team.n_threads;
       result.ceiling_bytes_per_second = note.ceiling_bytes_per_second();
-      result.rates = note.rates();
+      result.rates = note.rates(kind);
       RETURN_IF_ERROR(reporter.test_done(result));
     }
     return {};
@@ -149,6 +200,16 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
 }
 
 }  // namespace
+
+TierRates EngineNote::rates(TestKind kind) const {
+  TierRates rates{.device = gpu_bytes_per_second,
+                  .cpu = ceiling.bytes_per_second,
+                  .node_seconds = node_seconds,
+                  .devices = std::max(static_cast<int>(parts.size()), 1),
+                  .together = kind == TestKind::kPrompt};
+  for (const PartNote& part : parts) rates.link += part.link_bytes_per_second / rates.devices;
+  return rates;
+}
 
 std::string TestResult::name() const { return format("{}{}", kind == TestKind::kPrompt ? "pp" : "tg", n_tokens); }
 

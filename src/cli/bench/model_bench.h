@@ -52,21 +52,35 @@ struct TestResult {
   }
 };
 
+// A run of layers on a device.
+struct PartNote {
+  std::string device;
+  int first_layer = 0, last_layer = 0;  // one past
+  int64_t cached_experts = 0;
+  uint64_t cached_bytes = 0;
+  int64_t lent_experts = 0;       // of those, that prompts borrow the room of
+  int64_t lent_in_ram = 0;        // of those, that a resident copy has too
+  uint64_t lent_in_ram_bytes = 0;
+  double link_bytes_per_second = 0;  // that come over the device's link; 0 where that was not measured
+};
+
 // An engine before its tests.
 struct EngineNote {
   ReadSpeed ceiling;                // of the threads
   double gpu_bytes_per_second = 0;  // that the memory of the first GPU yields at most; 0 where none computes
   double node_seconds = 0;          // that a node of its graphs takes which does nothing
-  double link_bytes_per_second = 0;  // that come over its link; 0 where that was not measured
+  std::vector<PartNote> parts;
+  uint64_t expert_bytes = 0;         // of all experts
+  uint64_t experts_in_ram_bytes = 0; // as planned: of an arena or a resident copy
+  uint64_t experts_pinned_bytes = 0; // of those, that are page-locked
   int64_t load_ns = 0;
   std::string description;
 
   double ceiling_bytes_per_second() const {
     return gpu_bytes_per_second > 0 ? gpu_bytes_per_second : ceiling.bytes_per_second;
   }
-  TierRates rates() const {
-    return {gpu_bytes_per_second, ceiling.bytes_per_second, link_bytes_per_second, node_seconds};
-  }
+  // Parts work on several chunks of a prompt at once.
+  TierRates rates(TestKind kind) const;
 };
 
 // Is told of everything when it has been measured.

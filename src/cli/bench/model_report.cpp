@@ -106,8 +106,26 @@ Json test_json(const TestResult& result) {
           {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
 }
 
+Json part_json(const PartNote& part) {
+  return {{"device", part.device},
+          {"first_layer", part.first_layer},
+          {"last_layer", part.last_layer - 1},
+          {"cached_experts", part.cached_experts},
+          {"cached_bytes", part.cached_bytes},
+          {"lent_experts", part.lent_experts},
+          {"lent_in_ram", part.lent_in_ram},
+          {"lent_in_ram_bytes", part.lent_in_ram_bytes},
+          {"link_bytes_per_second", part.link_bytes_per_second}};
+}
+
 Json engine_json(const EngineNote& note) {
+  Json parts = Json::array();
+  for (const PartNote& part : note.parts) parts.push_back(part_json(part));
   return {{"threads", note.ceiling.threads},
+          {"parts", std::move(parts)},
+          {"expert_bytes", note.expert_bytes},
+          {"experts_in_ram_bytes", note.experts_in_ram_bytes},
+          {"experts_pinned_bytes", note.experts_pinned_bytes},
           {"load_ns", note.load_ns},
           {"description", note.description},
           {"read_ceiling_bytes_per_second", note.ceiling_bytes_per_second()},

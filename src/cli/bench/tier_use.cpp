@@ -44,15 +44,16 @@ double least_seconds(const TierUse& use, double all_bytes, double dense_bytes, c
   if (!(rates.device > 0 && rates.cpu > 0)) return 0;
   if (!(rates.link > 0) && use.link_bytes() > 0) return 0;
   const double elsewhere = use.cpu_bytes + use.linked_bytes;
+  const double n = rates.together ? rates.devices : 1;
   const double own = std::max(all_bytes - dense_bytes - elsewhere, 0.0);
-  const double shared = elsewhere / (rates.cpu + rates.link);
-  const double streamed = use.streamed_bytes > 0 ? use.streamed_bytes / rates.link : 0;
-  return use.nodes * rates.node_seconds + dense_bytes / rates.device +
-         std::max({own / rates.device, shared, streamed});
+  const double shared = elsewhere / (rates.cpu + n * rates.link);
+  const double streamed = use.streamed_bytes > 0 ? use.streamed_bytes / (n * rates.link) : 0;
+  return use.nodes * rates.node_seconds / n + dense_bytes / (n * rates.device) +
+         std::max({own / (n * rates.device), shared, streamed});
 }
 
 double link_busy(const TierUse& use, double seconds, const TierRates& rates) {
-  return rates.link > 0 && seconds > 0 ? use.link_bytes() / rates.link / seconds : 0;
+  return rates.link > 0 && seconds > 0 ? use.link_bytes() / (rates.devices * rates.link) / seconds : 0;
 }
 
 }  // namespace strata::cli

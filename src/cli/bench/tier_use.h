@@ -32,14 +32,17 @@ struct TierRates {
   double cpu = 0;           // that the computing threads read
   double link = 0;          // that come over the link
   double node_seconds = 0;  // that a node of a graph takes which does nothing
+  int devices = 1;          // that share the layers; of several, the rates are those of each, in the mean
+  bool together = false;    // they work at the same time, else one after the other
 };
 
 // Seconds that a repetition takes at least: `dense_bytes` of `all_bytes` are read by the device; then, at the same
 // time, it reads its own experts, what streams comes over the link, and the CPU and the link share the others out. Each
-// node of a graph takes its time beside that. 0 where a rate is missing.
+// node of a graph takes its time beside that. Devices that work together have as many times the rates. 0 where a rate
+// is missing.
 double least_seconds(const TierUse& use, double all_bytes, double dense_bytes, const TierRates& rates);
 
-// Of the time, the share in which the link was busy at its rate.
+// Of the time, the share in which the link was busy at its rate, in the mean of the devices.
 double link_busy(const TierUse& use, double seconds, const TierRates& rates);
 
 }  // namespace strata::cli

@@ -54,7 +54,9 @@ Result<std::vector<DeviceRate>> planned_gpus(const std::string& name, const std:
     if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
     ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals[i], options));
     ASSIGN_OR_RETURN(const double link, engine::measure_copies(*gpu, real_clock()));
-    devices.push_back({.device = {.name = gpu->name(), .budget_bytes = gpu->budget_bytes()},
+    devices.push_back({.device = {.name = gpu->name(),
+                                  .budget_bytes = gpu->budget_bytes(),
+                                  .rates = engine::gpu_rates(*gpu, link)},
                        .bytes_per_second = gpu->memory_bytes_per_second(),
                        .link_bytes_per_second = link * engine::kInPlaceShare});
   }

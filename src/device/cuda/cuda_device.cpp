@@ -82,8 +82,10 @@ Result<std::unique_ptr<Gpu>> open_gpu(int ordinal, const GpuOptions& options) {
 CudaDevice::CudaDevice(int ordinal) : ordinal_(ordinal), name_(format("cuda:{}", ordinal)) {}
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal, const GpuOptions& options) {
-  // All kernels are loaded with the context, before anybody counts what memory is left.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // All kernels are loaded with the context, before anybody counts what memory is left. Once: other threads may be
+  // opening devices.
+  static const int set = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  static_cast<void>(set);
   RETURN_IF_ERROR(check_driver(ordinal));
   std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal));
   RETURN_IF_ERROR(CUDA_CALL(cudaInitDevice, device->name_, ordinal, 0, 0));
