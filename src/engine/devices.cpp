@@ -54,6 +54,22 @@ Result<std::vector<uint64_t>> device_limits(const std::string& text, size_t n_de
   return limits;
 }
 
+Result<std::vector<NamedGpu>> named_gpus(const std::string& device, const std::string& budgets) {
+  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(device));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(budgets, ordinals.size()));
+  std::vector<NamedGpu> gpus;
+  for (size_t i = 0; i < ordinals.size(); i++) {
+    NamedGpu& gpu = gpus.emplace_back(NamedGpu{.ordinal = ordinals[i], .limit_bytes = {}});
+    if (limits[i] != UINT64_MAX) gpu.limit_bytes = limits[i];
+    if (gpu.limit_bytes || std::count(ordinals.begin(), ordinals.end(), ordinals[i]) == 1) continue;
+    return Error{ErrorCode::kBadInput,
+                 format("--device {}: cuda:{} is named more than once; --vram-budget-gib has to say how its memory is "
+                        "shared out",
+                        printable(device), ordinals[i])};
+  }
+  return gpus;
+}
+
 DeviceRates gpu_rates(const device::cuda::Gpu& gpu, double link_bytes_per_s) {
   DeviceRates rates;
   if (gpu.memory_bytes_per_second() > 0) rates.memory_bytes_per_s = gpu.memory_bytes_per_second();
@@ -97,16 +113,15 @@ Status Devices::open_simulated(const EngineConfig& config, const kernels::Kernel
 }
 
 Status Devices::open_gpus(const EngineConfig& config) {
-  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(config.device));
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, device_limits(config.vram_budget, ordinals.size()));
-  gpus_.resize(ordinals.size());
+  ASSIGN_OR_RETURN(const std::vector<NamedGpu> named, named_gpus(config.device, config.vram_budget));
+  gpus_.resize(named.size());
   // A context with all its kernels takes a while.
-  RETURN_IF_ERROR(side_by_side(ordinals.size(), [&](size_t i) -> Status {
-    device::cuda::GpuOptions options{.reserve_bytes = config.vram_reserve_bytes,
-                                     .deterministic = config.deterministic,
-                                     .peer_copies = config.peer_copies};
-    if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
-    ASSIGN_OR_RETURN(gpus_[i], device::cuda::open_gpu(ordinals[i], options));
+  RETURN_IF_ERROR(side_by_side(named.size(), [&](size_t i) -> Status {
+    const device::cuda::GpuOptions options{.limit_bytes = named[i].limit_bytes,
+                                           .reserve_bytes = config.vram_reserve_bytes,
+                                           .deterministic = config.deterministic,
+                                           .peer_copies = config.peer_copies};
+    ASSIGN_OR_RETURN(gpus_[i], device::cuda::open_gpu(named[i].ordinal, options));
     return {};
   }));
   for (const auto& gpu : gpus_) {

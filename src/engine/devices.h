@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -51,6 +52,16 @@ class Devices {
   std::vector<DeviceRates> rates_;  // [computing] what layers are shared out by
   std::vector<device::Device*> computing_;
 };
+
+// A GPU as settings name it.
+struct NamedGpu {
+  int ordinal = 0;
+  std::optional<uint64_t> limit_bytes;  // of its memory; absent: all of it
+};
+
+// What --device and --vram-budget-gib name. kBadInput for what they can't mean, and for a GPU that is named more than
+// once (so that a split can be tried where there is no other) without budgets that share its memory out.
+Result<std::vector<NamedGpu>> named_gpus(const std::string& device, const std::string& budgets);
 
 // What layers are shared out by: the rate of the GPU's memory as its driver says, that of its link as measured; what is
 // 0 is not known.

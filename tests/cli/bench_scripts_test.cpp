@@ -1,5 +1,5 @@
-// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh and ngram.sh put the right numbers into their tables and go on
-// when a rival fails. The rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh, ngram.sh and two_gpus.sh put the right numbers into their
+// tables and go on when a rival fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -256,6 +256,109 @@ TEST_F(BenchScripts, ATableOnTheDriveIsHeldAgainstOneInRam) {
   const Outcome none = shell({STRATA_BENCH_DIR "/ngram.sh", tiny_model(), "--strata", ours, "--rounds", "1"});
   EXPECT_NE(none.exit_code, 0);
   EXPECT_NE(none.err.find("has no n-gram table"), std::string::npos) << none.err;
+}
+
+// Experts of a tenth of a GiB, of which a budget of 5 GiB caches five; speeds by where the others are.
+constexpr const char* kTwoGpus = R"(
+  words=" $* "
+  if [ "$1" = inspect ]; then
+    echo '{"metadata": {"a.block_count": 5}, "experts": ['
+    for i in 1 2 3; do echo '{"experts": 10, "expert_bytes": 107374182},'; done
+    echo '{"experts": 10, "expert_bytes": 107374182}]}'; exit
+  fi
+  if [ "$1" = plan ]; then
+    n=0
+    while [ "$1" != --vram-budget-gib ]; do shift; done
+    for budget in $(echo $2 | tr , ' '); do
+      echo $budget | awk '{printf "| cuda:'$n' | expert cache | x | %d |\n", ($1 - 4.5) * 10 + 0.5}'; n=1
+    done
+    exit
+  fi
+  reads=0
+  case "$words" in
+    *--lend-regions*) speed=50 lent=0 drive=2e9 reads=7;;
+    *resident*) speed=98 lent=322122547 drive=0;;
+    *cuda:0,1*) speed=170 lent=0 drive=0;;
+    *) speed=100 lent=0 drive=0;;
+  esac
+  part() {
+    echo "{\"device\": \"cuda:$1\", \"first_layer\": $1, \"last_layer\": $2, \"cached_experts\": $2,"
+    echo " \"cached_bytes\": 107374182, \"lent_experts\": 3, \"lent_in_ram_bytes\": $lent,"
+    echo " \"link_bytes_per_second\": 5e10}"
+  }
+  echo '{"engines": [{"load_ns": 2e9, "expert_bytes": 429496729, "experts_in_ram_bytes": 1073741824,'
+  echo ' "experts_pinned_bytes": 536870912, "parts": ['; part 0 1; echo ,; part 1 4; echo ']}],'
+  echo '"tests": [{"test": "pp5", "n_prompt": 5, "n_gen": 0, "link_busy_share": 0.25,'
+  echo " \"file_reads\": $reads,"
+  echo " \"drive_bytes_per_token\": $drive, \"tokens_per_second\": {\"median\": $speed, \"min\": 1, \"max\": 200}}]}"
+)";
+
+TEST_F(BenchScripts, TwoGpusAreHeldAgainstOneAndAgainstAnArena) {
+  const std::string strata = script("ours", kTwoGpus);
+  const auto two_gpus = [&](const Args& more) {
+    Args args = {STRATA_BENCH_DIR "/two_gpus.sh"};
+    args.insert(args.end(), more.begin(), more.end());
+    args.insert(args.end(), {"--strata", strata, "-p", "5", "-n", "0"});
+    return shell(args);
+  };
+  const Outcome tiers = two_gpus({"tiers", tiny_model()});
+  EXPECT_EQ(tiers.exit_code, 0) << tiers.err;
+  EXPECT_NE(tiers.err.find("--layer-split 2,3"), std::string::npos) << tiers.err;
+  EXPECT_TRUE(has(tiers, "Budgets: 5.3, 5.7 GiB. Chunks of 8192 rows")) << tiers.out << tiers.err;
+  EXPECT_TRUE(has(tiers, "| cuda:1 | 1 to 4 | 4 | 25.0 % | 3 | 50.0 |")) << tiers.out;
+  EXPECT_TRUE(has(tiers, "| arena | 0.50 | 1.00 | - | 170.0 (1.0 to 200.0) | 0 (0.00) |")) << tiers.out;
+  EXPECT_TRUE(has(tiers, "| resident, no regions | 0.50 | 1.00 | 0.00 | 50.0 (1.0 to 200.0) | 7 (10.00) |"));
+  EXPECT_TRUE(has(tiers, "| resident, regions | 0.50 | 1.00 | 0.60 | 98.0 (1.0 to 200.0) | 0 (0.00) |"));
+  EXPECT_TRUE(has(tiers, "resident, no regions 29.4 %, resident, regions 57.6 %")) << tiers.out;
+
+  const Outcome speed = two_gpus({"speed", tiny_model()});
+  EXPECT_EQ(speed.exit_code, 0) << speed.err;
+  EXPECT_TRUE(has(speed, "| cuda:0 | pp5 | 100.0 (1.0 to 200.0) | 25 % | 1.00 | 2.0 |")) << speed.out;
+  EXPECT_TRUE(has(speed, "| cuda:0,1 | pp5 | 170.0 (1.0 to 200.0) | 25 % | 1.70 | 2.0 |")) << speed.out;
+
+  EXPECT_EQ(two_gpus({"tiers", tiny_model(), "--strata", script("broken", "exit 1")}).exit_code, 0)
+      << "the last --strata counts";
+  for (const Args& wrong : {Args{"none", tiny_model()}, Args{"tiers", "none.gguf"}, Args{"tiers", tiny_model(),
+                            "--shares", "20"}, Args{"speed", tiny_model(), "--rounds", "0"}}) {
+    EXPECT_EQ(two_gpus(wrong).exit_code, 2) << ::testing::PrintToString(wrong);
+  }
+}
+
+// An engine that is alone, or loads, is twice as fast. The third answers are those of which one is killed: it never
+// ends by itself, and the other waits until it is gone.
+constexpr const char* kTwoEngines = R"(
+  state=$0.state
+  case "$*" in *cuda:0*) side=0;; *) side=1;; esac
+  if [ "$1" = bench ]; then
+    n=$(cat $state.benches 2> /dev/null || echo 0); echo $((n + 1)) > $state.benches
+    while [ "$1" != --shared-expert-arena ]; do shift; done
+    [ -e "$2" ] || : > "$2"
+    [ $n -lt 2 ] && speed=100 || speed=97
+    echo "strata: shared arena x: attached 1 GiB another engine loaded, nothing read" >&2
+    echo "experts (arena): checksum 0123456789abcde$side of 1 GiB" >&2
+    echo "{\"tests\": [{\"test\": \"pp5\", \"tokens_per_second\": "
+    echo "{\"median\": $speed, \"min\": 1, \"max\": 2}}]}"
+    exit
+  fi
+  [ $side = 0 ] && echo $$ > $state.pid
+  echo run >> $state.$side
+  echo "an answer with many words"
+  [ $(wc -l < $state.$side) -lt 3 ] && exit
+  [ $side = 0 ] && exec sleep 600
+  while [ $(wc -l < $state.0) -lt 3 ] || kill -0 $(cat $state.pid) 2> /dev/null; do sleep 0.01; done
+)";
+
+TEST_F(BenchScripts, TwoEnginesAreHeldAgainstEachAlone) {
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/two_gpus.sh", "engines", tiny_model(), "--strata",
+                                 script("ours", kTwoEngines), "-p", "5", "-n", "0", "--arena", dir_.file("arena"),
+                                 "--timeout", "60"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| cuda:0 | pp5 | 100.0 (1.0 to 2.0) | 97.0 (1.0 to 2.0) | 97.0 % |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "| cuda:1 | attached 1 GiB another engine loaded, nothing read |")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "* equal checksums: NO\n")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "as alone, both at once: yes, yes\n")) << outcome.out;
+  EXPECT_TRUE(has(outcome, "* one killed in mid-decode, the other's tokens as alone: yes\n")) << outcome.out;
+  EXPECT_FALSE(std::filesystem::exists(dir_.file("arena")));
 }
 
 TEST_F(BenchScripts, ADriveThatNeverSettlesEndsTheMeasurement) {

@@ -121,9 +121,9 @@ TEST(Bench, JsonOfAModel) {
     EXPECT_EQ(keys_of(test),
               (std::vector<std::string>{"bytes_per_second", "bytes_per_token", "cache_hit_share",
                                         "cpu_expert_bytes_per_token", "drive_bytes_per_token", "durations_ns",
-                                        "graph_nodes_per_token", "link_busy_share", "link_bytes_per_token",
-                                        "most_tokens_per_second", "n_gen", "n_prompt", "share_of_read_ceiling", "test",
-                                        "threads", "tokens_per_second"}));
+                                        "file_reads", "graph_nodes_per_token", "link_busy_share",
+                                        "link_bytes_per_token", "most_tokens_per_second", "n_gen", "n_prompt",
+                                        "share_of_read_ceiling", "test", "threads", "tokens_per_second"}));
     EXPECT_EQ(test.at("durations_ns").size(), 2u);
     const Json& speed = test.at("tokens_per_second");
     EXPECT_LE(speed.at("min"), speed.at("median"));

@@ -50,6 +50,17 @@ TEST(Devices, WhatCanNotBeHadIsRefusedByName) {
   expect_refused(open("cuda:63"), ErrorCode::kUnsupported, "--device cuda:63: ");
 }
 
+TEST(Devices, AGpuIsNamedTwiceOnlyWhereItsMemoryIsSharedOut) {
+  expect_refused(open("cuda:0,1,0"), ErrorCode::kBadInput, "--device cuda:0,1,0: cuda:0 is named more than once");
+  const std::vector<engine::NamedGpu> halves = engine::named_gpus("cuda:7,7", "8,12").value();
+  ASSERT_EQ(halves.size(), 2u);
+  EXPECT_EQ(halves[0].ordinal, 7);
+  EXPECT_EQ(halves[0].limit_bytes, 8 * kGiB);
+  EXPECT_EQ(halves[1].ordinal, 7);
+  EXPECT_EQ(halves[1].limit_bytes, 12 * kGiB);
+  EXPECT_EQ(engine::named_gpus("cuda:1,0", "").value()[0].limit_bytes, std::nullopt);
+}
+
 TEST(Devices, ABudgetIsForGpusAlone) {
   expect_refused(open("cpu", "8"), ErrorCode::kBadInput, "--ram-gib");
   expect_refused(open("sim:8MiB", "8"), ErrorCode::kBadInput, "--vram-budget-gib 8: --device sim:8MiB");

@@ -1,6 +1,10 @@
 // A fault of the device: every stream reports it, with the operation that it is suspected of, and nothing hangs.
+#include <atomic>
 #include <cstdlib>
 
+#include <gtest/gtest.h>
+
+#include "engine/sim_support.h"
 #include "gpu/support.h"
 
 namespace strata::test {
@@ -50,6 +54,41 @@ void say(const Status& status) {
   std::_Exit(0);
 }
 
+// The second part of a split faults in the third chunk of a prompt: another kernel does it, in the same context.
+[[noreturn]] void fault_in_prompt() {
+  const GoldenModel golden = load_demo_golden();
+  const auto model = open_golden(golden);
+  engine::EngineConfig config = test_config();
+  config.device = format("cuda:0,{}", second_gpu());
+  config.vram_budget = "4,4";
+  config.layer_split = {3, 5};
+  config.expert_cache = 64;
+  config.cache_min_slots = 1;
+  config.chunk = 32;
+  config.stream_rows = 8;
+  const auto device = device::cuda::open_gpu(second_gpu(), {}).value();
+  const auto stream = device->make_stream("faulty");
+  const Adder adder(*device);
+  const Number x(*device, 1);
+  Nowhere nowhere(device.get());
+  Stats stats;
+  const auto engine = engine::Engine::open(*model, config, stats).value();
+  const auto read = [&]() -> Status {
+    ASSIGN_OR_RETURN(model::SequenceState state, engine->make_sequence());
+    return engine->prefill(state, std::vector<int32_t>(300, 7), {});
+  };
+  say(read());
+  std::atomic<int> asked = 0;
+  engine->set_interrupt([&] {
+    if (++asked == 20) adder.enqueue(*stream, x.view(), device::view_of<float>(nowhere, 1, 1));
+    return false;
+  });
+  say(read());
+  std::fprintf(stderr, "%d blocks in use\n", static_cast<int>(stats.get(Counter::kKvBlocksUsed)));
+  say(read());
+  std::_Exit(0);
+}
+
 class GpuFaultDeathTest : public testing::Test {
  protected:
   GpuFaultDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -63,6 +102,12 @@ TEST_F(GpuFaultDeathTest, EveryStreamReportsItAndTheSuspect) {
 
 TEST_F(GpuFaultDeathTest, OfAGraphItNamesTheReplay) {
   EXPECT_EXIT(fault(true), testing::ExitedWithCode(0), "a replayed graph .*--graph off.*started again");
+}
+
+// All parts stop, and what they had is given back; nothing can be computed there before the program is started again.
+TEST_F(GpuFaultDeathTest, InAPromptOfASplitItEndsAllParts) {
+  EXPECT_EXIT(fault_in_prompt(), testing::ExitedWithCode(0),
+              "no error\n.*started again\n.*0 blocks in use\n.*started again\n");
 }
 
 }  // namespace

@@ -17,6 +17,12 @@ inline std::unique_ptr<device::cuda::Gpu> open_gpu(const device::cuda::GpuOption
   return device::cuda::open_gpu(0, options).value();
 }
 
+// The one beside the first, where there is one; else the first.
+inline int second_gpu() {
+  static const int ordinal = device::cuda::open_gpu(1, {}).ok() ? 1 : 0;
+  return ordinal;
+}
+
 inline device::HostTask task_of(const char* name, std::function<Status()> run) {
   return {.name = name, .run = std::move(run), .ranges = {}};
 }

@@ -1,6 +1,7 @@
-// Models split over two CUDA devices, whose hidden rows take the way between peers, or through pinned memory. Skipped
-// where there is one device.
+// Models split over two CUDA devices, whose hidden rows take the way between peers, or through pinned memory. Where
+// there is one device, it is both: then nothing is learnt about peers, and all the rest is.
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -16,13 +17,10 @@ using engine::Engine;
 using engine::EngineConfig;
 using engine::ExpertPlace;
 
-bool two_devices() { return device::cuda::open_gpu(1, {}).ok(); }
-#define SKIP_UNLESS_TWO_DEVICES() \
-  if (!two_devices()) GTEST_SKIP() << "there is one device"
-
 EngineConfig split_config(int64_t slots, std::vector<int> split, bool peer_copies) {
   EngineConfig config = test_config();
-  config.device = split.size() > 1 ? "cuda:0,1" : "cuda:0";
+  config.device = split.size() > 1 ? format("cuda:0,{}", second_gpu()) : "cuda:0";
+  config.vram_budget = "4";
   config.layer_split = std::move(split);
   config.expert_cache = slots;
   config.cache_min_slots = 1;
@@ -33,10 +31,9 @@ EngineConfig split_config(int64_t slots, std::vector<int> split, bool peer_copie
 class GpuHandOff : public testing::TestWithParam<bool> {};
 
 TEST_P(GpuHandOff, RowsArriveInOrderWithoutAWaitBetween) {
-  SKIP_UNLESS_TWO_DEVICES();
   const bool peers = GetParam();
   const auto a = device::cuda::open_gpu(0, {.peer_copies = peers}).value();
-  const auto b = device::cuda::open_gpu(1, {.peer_copies = peers}).value();
+  const auto b = device::cuda::open_gpu(second_gpu(), {.peer_copies = peers}).value();
   if (peers && !(a->reaches(*b) && b->reaches(*a))) GTEST_SKIP() << "the devices don't reach each other";
   EXPECT_EQ(a->reaches(*b), peers);
   EXPECT_TRUE(a->reaches(*a));
@@ -54,7 +51,6 @@ INSTANTIATE_TEST_SUITE_P(All, GpuHandOff, testing::Bool(),
 
 // 0, 25 and 100 percent of the experts lie in caches.
 TEST(GpuSplit, FloatPathAgreesWhereverItIsSplit) {
-  SKIP_UNLESS_TWO_DEVICES();
   for (const char* arch : kGoldenArchs) {
     const GoldenModel golden = load_arch_golden(arch);
     const int layers = n_layers(golden);
@@ -92,7 +88,6 @@ std::vector<float> last_logits(const gguf::Model& model, const EngineConfig& con
 }
 
 TEST(GpuSplit, DeterministicBitsAreThoseOfOneDevice) {
-  SKIP_UNLESS_TWO_DEVICES();
   for (const char* name : {"qwen3moe", "gpt-oss", "qwen3next", "demo"}) {
     const GoldenModel golden = std::string(name) == "demo" ? load_demo_golden() : load_arch_golden(name);
     const auto model = open_golden(golden);
@@ -116,7 +111,6 @@ TEST(GpuSplit, DeterministicBitsAreThoseOfOneDevice) {
 }
 
 TEST(GpuSplit, TheDemoAgreesWhereverExpertsAre) {
-  SKIP_UNLESS_TWO_DEVICES();
   const GoldenModel golden = load_demo_golden();
   for (const ExpertPlace place : {ExpertPlace::kArena, ExpertPlace::kResident, ExpertPlace::kDirect}) {
     for (int first = 1; first < n_layers(golden); first += 2) {
@@ -131,40 +125,84 @@ TEST(GpuSplit, TheDemoAgreesWhereverExpertsAre) {
   }
 }
 
-// A prompt that is cancelled on either device ends the steps on both, and the next one is right.
-TEST(GpuSplit, AFailingPartEndsTheRequestAndTheNextOneIsRight) {
-  SKIP_UNLESS_TWO_DEVICES();
-  const GoldenModel golden = load_demo_golden();
-  const auto model = open_golden(golden);
-  EngineConfig config = split_config(n_experts(golden) / 4, {3, 5}, true);
-  config.chunk = 32;
-  config.stream_rows = 8;
-  Stats stats;
-  const auto engine = Engine::open(*model, config, stats).value();
-  std::vector<int32_t> ids(300);
-  for (size_t i = 0; i < ids.size(); i++) ids[i] = static_cast<int32_t>((7 * i + 3) % 500);
-  const auto run = [&](std::vector<float>& logits) -> Status {
-    ASSIGN_OR_RETURN(model::SequenceState state, engine->make_sequence());
-    RETURN_IF_ERROR(engine->prefill(state, ids, {}));
-    const int32_t last[] = {static_cast<int32_t>((ids.size() - 1) % 32)};
-    return engine->logits(last, [&](int64_t, std::span<const float> row) -> Status {
+// A split of the demo whose prompts take ten chunks.
+class GpuSplitRequest : public testing::Test {
+ protected:
+  GpuSplitRequest() {
+    for (size_t i = 0; i < ids_.size(); i++) ids_[i] = static_cast<int32_t>((7 * i + 3) % 500);
+    config_.chunk = 32;
+    config_.stream_rows = 8;
+  }
+  Status run(Engine& engine, std::vector<float>& logits) const {
+    ASSIGN_OR_RETURN(model::SequenceState state, engine.make_sequence());
+    RETURN_IF_ERROR(engine.prefill(state, ids_, {}));
+    const int32_t last[] = {static_cast<int32_t>((ids_.size() - 1) % 32)};
+    return engine.logits(last, [&](int64_t, std::span<const float> row) -> Status {
       logits.assign(row.begin(), row.end());
       return {};
     });
-  };
+  }
+  void expect_nothing_left() const {
+    EXPECT_EQ(stats_.get(Counter::kKvBlocksUsed), 0);
+    EXPECT_EQ(stats_.get(Counter::kCacheLentSlots), 0);
+  }
+
+  const GoldenModel golden_ = load_demo_golden();
+  EngineConfig config_ = split_config(n_experts(golden_) / 4, {3, 5}, true);
+  std::vector<int32_t> ids_ = std::vector<int32_t>(300);
+  Stats stats_;
+};
+
+// A prompt that is cancelled on either device ends the steps on both, and the next one is right.
+TEST_F(GpuSplitRequest, ACancelledPartEndsItAndTheNextOneIsRight) {
+  const auto model = open_golden(golden_);
+  const auto engine = Engine::open(*model, config_, stats_).value();
   std::vector<float> before, after;
-  ASSERT_TRUE(run(before).ok());
+  ASSERT_TRUE(run(*engine, before).ok());
   for (const int layer : {1, 4, 20, 41}) {
     std::atomic<int> asked = 0;
     engine->set_interrupt([&] { return ++asked > layer; });
-    const Status cancelled = run(after);
+    const Status cancelled = run(*engine, after);
     ASSERT_FALSE(cancelled.ok());
     EXPECT_EQ(cancelled.error().code, ErrorCode::kCancelled);
     engine->set_interrupt({});
-    EXPECT_EQ(stats.get(Counter::kKvBlocksUsed), 0);
-    const Status next = run(after);
+    expect_nothing_left();
+    const Status next = run(*engine, after);
     ASSERT_TRUE(next.ok()) << next.error().message;
     EXPECT_EQ(before, after) << "after the interrupt before layer " << layer;
+  }
+}
+
+// Experts that one part asks for in mid-prompt can't be read: its stream fails, and the other part is freed. The file
+// ends in the middle from the second chunk on, so that the parts fail in turn, wherever they come to what is missing.
+TEST_F(GpuSplitRequest, AFailingPartEndsItAndTheNextOneIsRight) {
+  const TempDir folder;
+  const std::string path = folder.file("model.gguf");
+  std::filesystem::copy_file(golden_.path, path);
+  const auto bytes = std::filesystem::file_size(path);
+  const auto model = gguf::Model::open(path, real_file_system()).value();
+  config_.experts = ExpertPlace::kDirect;
+  for (const int64_t stream_rows : {int64_t{8}, int64_t{1000}}) {  // or the CPU computes what the caches lack
+    config_.stream_rows = stream_rows;
+    const auto engine = Engine::open(*model, config_, stats_).value();
+    std::vector<float> before, after;
+    ASSERT_TRUE(run(*engine, before).ok());
+    for (const uint64_t part : {uint64_t{3}, uint64_t{6}}) {  // eighths of the file that are left
+      std::atomic<int> asked = 0;
+      engine->set_interrupt([&] {
+        if (++asked == 20) std::filesystem::resize_file(path, bytes * part / 8);
+        return false;
+      });
+      const Status failed = run(*engine, after);
+      engine->set_interrupt({});
+      ASSERT_FALSE(failed.ok());
+      EXPECT_EQ(failed.error().code, ErrorCode::kIo) << failed.error().message;
+      expect_nothing_left();
+      std::filesystem::copy_file(golden_.path, path, std::filesystem::copy_options::overwrite_existing);
+      const Status next = run(*engine, after);
+      ASSERT_TRUE(next.ok()) << next.error().message;
+      EXPECT_EQ(before, after) << part << " eighths were left";
+    }
   }
 }
 

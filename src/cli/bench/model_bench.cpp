@@ -30,16 +30,19 @@ class EngineBench {
     result.n_tokens = n_tokens;
     for (int i = 0; i <= repetitions_; i++) {
       const int64_t read_before = stats_.get(Counter::kFileReadBytes);
+      const int64_t reads_before = stats_.get(Counter::kResidentFileReads);
       const TierUse before = TierUse::now(stats_);
       ASSIGN_OR_RETURN(const Run run, run_once(kind, n_tokens));
       if (i == 0) continue;
       result.drive_bytes += static_cast<uint64_t>(stats_.get(Counter::kFileReadBytes) - read_before);
+      result.file_reads += static_cast<double>(stats_.get(Counter::kResidentFileReads) - reads_before);
       result.durations_ns.push_back(run.duration_ns);
       result.bytes += run.bytes;
       result.dense_bytes += run.dense_bytes;
       result.tiers += TierUse::now(stats_) - before;
     }
     result.tiers = result.tiers / repetitions_;
+    result.file_reads /= repetitions_;
     result.dense_bytes /= static_cast<uint64_t>(repetitions_);
     result.bytes /= static_cast<uint64_t>(repetitions_);
     result.drive_bytes /= static_cast<uint64_t>(repetitions_);
@@ -74,11 +77,11 @@ class EngineBench {
     const auto n_tokens = std::ssize(ids);
     const int64_t n_chunks = (n_tokens + engine_.max_rows() - 1) / engine_.max_rows();
     const double experts_before = experts_read();
-    const int64_t begin_ns = real_clock().now_ns();
+    const int64_t begin_ns = engine_.now_ns();
     RETURN_IF_ERROR(engine_.prefill(sequence, ids, [&](int64_t first, int64_t n) -> Status {
       return first + n == n_tokens ? read_logits(n - 1) : Status();
     }));
-    run.duration_ns += real_clock().now_ns() - begin_ns;
+    run.duration_ns += engine_.now_ns() - begin_ns;
     const auto chunks = static_cast<double>(n_chunks);
     const double visits = std::min(experts_read() - experts_before, chunks * all_experts()) / chunks;
     for (int64_t first = 0; first < n_tokens; first += engine_.max_rows()) {
@@ -93,10 +96,10 @@ class EngineBench {
     const int64_t first = sequence.n_tokens();
     const double experts_before = experts_read();
     const model::BatchRows batch[] = {{.sequence = &sequence, .ids = id, .ends_in_logits = true}};
-    const int64_t begin_ns = real_clock().now_ns();
+    const int64_t begin_ns = engine_.now_ns();
     RETURN_IF_ERROR(engine_.step(batch));
     RETURN_IF_ERROR(read_logits(0));
-    run.duration_ns += real_clock().now_ns() - begin_ns;
+    run.duration_ns += engine_.now_ns() - begin_ns;
     count_step({.first = first, .n = 1, .experts = 0, .head = true},
                std::min(experts_read() - experts_before, all_experts()), run);
     return {};

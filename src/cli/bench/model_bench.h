@@ -37,6 +37,7 @@ struct TestResult {
   TierUse tiers;                        // of a repetition, in the mean
   TierRates rates;                      // of the machine, where a GPU computes
   uint64_t drive_bytes = 0;             // that a repetition reads of experts past the system's cache, in the mean
+  double file_reads = 0;                // of experts that a resident copy lacks, in a repetition, in the mean
   double ceiling_bytes_per_second = 0;  // of reading with the same threads, or of the GPU's memory
 
   std::string name() const;  // "pp512", "tg64"

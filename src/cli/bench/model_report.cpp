@@ -97,6 +97,7 @@ Json test_json(const TestResult& result) {
           {"bytes_per_token", result.bytes_per_token()},
           {"bytes_per_second", result.bytes_per_second()},
           {"drive_bytes_per_token", result.drive_bytes_per_token()},
+          {"file_reads", result.file_reads},
           {"cpu_expert_bytes_per_token", result.tiers.cpu_bytes / n},
           {"link_bytes_per_token", result.tiers.link_bytes() / n},
           {"cache_hit_share", result.tiers.pairs > 0 ? result.tiers.hits / result.tiers.pairs : 0},

@@ -46,13 +46,10 @@ std::vector<std::vector<double>> shares_of(const experts::ExpertProfile& profile
 
 // As the driver says they are, with nothing of ours in their memory.
 Result<std::vector<DeviceRate>> planned_gpus(const std::string& name, const std::string& budgets) {
-  ASSIGN_OR_RETURN(const std::vector<int> ordinals, device::cuda::parse_cuda_spec(name));
-  ASSIGN_OR_RETURN(const std::vector<uint64_t> limits, engine::device_limits(budgets, ordinals.size()));
+  ASSIGN_OR_RETURN(const std::vector<engine::NamedGpu> named, engine::named_gpus(name, budgets));
   std::vector<DeviceRate> devices;
-  for (size_t i = 0; i < ordinals.size(); i++) {
-    device::cuda::GpuOptions options;
-    if (limits[i] != UINT64_MAX) options.limit_bytes = limits[i];
-    ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(ordinals[i], options));
+  for (const engine::NamedGpu& one : named) {
+    ASSIGN_OR_RETURN(const auto gpu, device::cuda::open_gpu(one.ordinal, {.limit_bytes = one.limit_bytes}));
     ASSIGN_OR_RETURN(const double link, engine::measure_copies(*gpu, real_clock()));
     devices.push_back({.device = {.name = gpu->name(),
                                   .budget_bytes = gpu->budget_bytes(),

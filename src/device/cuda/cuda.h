@@ -30,7 +30,7 @@ struct GpuOptions {
   std::optional<uint64_t> limit_bytes = std::nullopt;
   uint64_t reserve_bytes = 700 * kMiB;  // of those, that stay free
   bool deterministic = false;           // operations give the same bits whatever rows stand beside a row
-  bool peer_copies = true;     // to and from devices that it reaches; else it reaches none
+  bool peer_copies = true;     // to and from devices that it reaches; else it reaches none but itself
   // Streams and host signal each other by operations of the driver; else, or where it has none, by host functions.
   bool stream_memory_operations = true;
 };
@@ -38,7 +38,7 @@ struct GpuOptions {
 // Whether a device setting means CUDA devices: "cuda", "cuda:0", "cuda:0,1".
 inline bool is_cuda_spec(std::string_view text) { return text == "cuda" || text.starts_with("cuda:"); }
 
-// The numbers of the devices, each once; "cuda" is device 0. kBadInput says what is wrong.
+// The numbers of the devices, which may come more than once; "cuda" is device 0. kBadInput says what is wrong.
 Result<std::vector<int>> parse_cuda_spec(std::string_view text);
 
 // kUnsupported: this build has no CUDA, or the machine no driver that is new enough, or no such device. kNoMemory: the

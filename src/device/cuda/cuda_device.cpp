@@ -279,6 +279,7 @@ bool CudaDevice::reaches(const Device& other) const {
   if (&other == this) return true;
   const auto* peer = dynamic_cast<const CudaDevice*>(&other);
   if (peer == nullptr || !peer_copies_) return false;
+  if (peer->ordinal_ == ordinal_) return true;
   const LockGuard lock(mutex_);
   for (const auto& [ordinal, reached] : peers_) {
     if (ordinal == peer->ordinal_) return reached;

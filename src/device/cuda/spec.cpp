@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <charconv>
 
 #include "base/format.h"
@@ -33,7 +32,6 @@ Result<std::vector<int>> parse_cuda_spec(std::string_view text) {
     const std::string_view part = rest.substr(0, comma);
     const std::optional<int> ordinal = parse_ordinal(part);
     if (!ordinal) return bad(part, format("has to be the number of a device, 0 to {}, as in cuda:0,1", kMaxOrdinal));
-    if (std::find(ordinals.begin(), ordinals.end(), *ordinal) != ordinals.end()) return bad(part, "is given twice");
     ordinals.push_back(*ordinal);
     if (comma == std::string_view::npos) return ordinals;
     rest.remove_prefix(comma + 1);
