@@ -25,12 +25,13 @@ struct NormRouteForm {
   kernels::Gating gating = kernels::Gating::kSoftmax;
   bool biased = false;
   int n_groups = 0;
+  bool tied = false;  // each four experts have the same logits: two neighbours and two in the other half
 };
 
 void add_norm_route(HostDevice& host, OpCases& cases, const NormRouteForm& form) {
   OpCase& c = add_case<device::Router>(host, cases,
                                        "_norm_" + std::to_string(form.n_experts) + "_of_" + std::to_string(form.cols) +
-                                           "_" + std::to_string(form.live) + "_rows");
+                                           "_" + std::to_string(form.live) + (form.tied ? "_rows_tied" : "_rows"));
   // Packed, since rows that begin anywhere take other kernels.
   const auto w = c.packed<float>(form.n_experts, form.cols);
   const auto x = c.packed<float>(form.bucket, form.cols);
@@ -43,6 +44,9 @@ void add_norm_route(HostDevice& host, OpCases& cases, const NormRouteForm& form)
   const auto normed = c.packed<float>(form.bucket, form.cols);
   c.fill = [=](Random& random) {
     w->fill_normal(random, 1 / std::sqrt(static_cast<double>(form.cols)));
+    for (int64_t e = 0; form.tied && e < form.n_experts; e++) {
+      std::memcpy(w->row(e), w->row(e % (form.n_experts / 2) / 2 * 2), static_cast<size_t>(form.cols) * sizeof(float));
+    }
     x->fill_normal(random, 3);
     for (const auto& grid : {gain, bias, selection_bias, normed}) grid->fill_normal(random);
     live->at(0, 0) = form.live;
@@ -187,6 +191,7 @@ void add_norm_route_cases(HostDevice& host, OpCases& cases) {
   using kernels::Gating;
   add_norm_route(host, cases, {.n_experts = 128, .n_used = 8, .cols = 2048, .bucket = 1, .live = 1});
   add_norm_route(host, cases, {.n_experts = 128, .n_used = 8, .cols = 2048, .bucket = 8, .live = 7});
+  add_norm_route(host, cases, {.n_experts = 128, .n_used = 7, .cols = 2048, .bucket = 2, .live = 2, .tied = true});
   add_norm_route(host, cases, {.n_experts = 32, .n_used = 4, .cols = 2880, .bucket = 2, .live = 2,
                                .gating = Gating::kSoftmaxSelected, .biased = true});
   add_norm_route(host, cases, {.n_experts = 160, .n_used = 6, .cols = 4096, .bucket = 3, .live = 2,

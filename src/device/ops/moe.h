@@ -43,7 +43,7 @@ struct ExpertBlob {
 // memory of the host and are read over the link.
 struct ExpertSlots {
   Memory* memory = nullptr;  // null: a table names linked experts alone
-  In<int64_t> offsets;       // [1][n_slots] where each slot starts, bytes
+  In<int64_t> offsets;       // [1][n_slots] where each slot starts: bytes, a multiple of 16
   std::span<const Memory* const> linked = {};  // pinned, of whichever device; what holds the span outlives all uses
   In<int64_t> linked_at = {};  // [1][n_experts] address of each expert of the layer in one of them, or 0
 };

@@ -19,9 +19,6 @@ __device__ __forceinline__ int32_t load_now(const int32_t* from) {
 }
 __device__ __forceinline__ void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 
-__device__ __forceinline__ const int32_t* id_of(const Product& p, int64_t pair) {
-  return p.experts.ids + pair / p.experts.k * p.experts.ids_stride + pair % p.experts.k;
-}
 // Brings the tables of the experts' places nearer: they were last read a token
 // ago. It may run before the kernel in front is done: whatever it reads, it
 // asks for places within the tables and changes nothing.
@@ -40,9 +37,11 @@ __device__ __forceinline__ void prefetch_places(const Product& p) {
 struct TileShape {
   int units = 0;       // of a weight row
   int lanes = 0;       // that share a row, a power of two
+  int groups = 0;      // of lanes in a warp
   int rows = 0;        // of a tile, of each part
   int part_bytes = 0;  // of shared memory for the rows of a part
   int row_stride = 0;  // bytes from one rounded activation row to the next
+  int row_bytes = 0;   // of a weight row
 };
 
 template <class F>
@@ -93,22 +92,25 @@ TileShape tile_shape(const Product& p, int rounds) {
   TileShape shape;
   shape.units = static_cast<int>(p.cols / kUnitColumns<F>);
   shape.lanes = lanes_of_row(shape.units);
-  shape.rows = rounds * kWarp / shape.lanes;
+  shape.groups = kWarp / shape.lanes;
+  shape.rows = rounds * shape.groups;
+  shape.row_bytes = static_cast<int>(p.parts[0].row_bytes);
   shape.part_bytes = static_cast<int>(staged_bytes(shape.rows * static_cast<int64_t>(p.parts[0].row_bytes)));
   shape.row_stride = static_cast<int>(rounded_row_bytes(p.cols));
   return shape;
 }
 
-// Begins to copy the rows from `first` on of a part, those there are.
-__device__ __forceinline__ void stage_tile(const Product& p, const Part& part, const uint8_t* memory, int64_t first,
-                                           const TileShape& shape, const WarpStage& stage, uint8_t* to) {
-  const int64_t rows = min(static_cast<int64_t>(shape.rows), p.rows - first);
-  if (rows > 0) stage.copy(to, memory + part.offset + first * part.row_bytes, rows * part.row_bytes);
+// Where the first of the rows from `first` on of a part lies.
+__device__ __forceinline__ const uint8_t* tile_at(const Part& part, const uint8_t* memory, int first,
+                                                  const TileShape& shape) {
+  return memory + part.offset + static_cast<int64_t>(first) * shape.row_bytes;
 }
-// Where the first row of a staged tile is.
-__device__ __forceinline__ const uint8_t* staged_tile(const Product& p, const Part& part, const uint8_t* memory,
-                                                      int64_t first, const uint8_t* to) {
-  return to + into_sixteen(memory + part.offset + first * part.row_bytes);
+
+// Begins to copy the rows from `first` on of a part, those there are.
+__device__ __forceinline__ void stage_tile(const Product& p, const Part& part, const uint8_t* memory, int first,
+                                           const TileShape& shape, const WarpStage& stage, uint8_t* to) {
+  const int rows = min(shape.rows, static_cast<int>(p.rows) - first);
+  if (rows > 0) stage.copy(to, tile_at(part, memory, first, shape), static_cast<unsigned>(rows * shape.row_bytes));
 }
 
 // The activations of a unit, in registers.

@@ -17,6 +17,18 @@ template <class F>
 __device__ __forceinline__ bool aligned_for(const uint8_t* staged) {
   return into_sixteen(staged) % kFastAlignment<F> == 0;
 }
+// Whether all rows of the experts of a product are aligned so, wherever they lie: experts in slots are, others may be
+// anywhere. Kernels without the other ways are worth their making: instructions that are not carried out stand between
+// those that are, and each kernel of a layer fetches its own anew.
+template <class F>
+bool aligned_rows(const Product& p) {
+  const auto aligned = [](uint64_t place) { return place % kFastAlignment<F> == 0; };
+  if (p.experts.linked_at != nullptr || !aligned(reinterpret_cast<uintptr_t>(p.experts.memory))) return false;
+  for (int i = 0; i < p.n_parts; i++) {
+    if (!aligned(static_cast<uint64_t>(p.parts[i].offset)) || !aligned(p.parts[i].row_bytes)) return false;
+  }
+  return true;
+}
 
 // Four unsigned bytes of `codes` times four signed ones of `x`.
 __device__ __forceinline__ int dot_unsigned(uint32_t codes, int x, int sum) {

@@ -16,6 +16,7 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kExperts = 16;  // that a block multiplies at a time
 constexpr int kHeld = 6;      // of them in registers
+static_assert(kBlocks * kExperts >= kOfLane * kWarp);
 constexpr int kChunkCols = kThreads * 4;
 constexpr int kMostChunks = 2;  // of a row
 
@@ -131,7 +132,8 @@ __device__ void finish_logits(const NormRouteArgs& a, int first, float (&sums)[k
   }
 }
 
-template <int kChunks>
+// kOneWarp: one_warp_routes().
+template <int kChunks, bool kOneWarp>
 __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant__ NormRouteArgs a, LiveRows rows) {
   extern __shared__ __align__(16) uint8_t shared_memory[];
   __shared__ PartialSums parts;
@@ -178,12 +180,14 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
   if (lane == 0) parts.squares[threadIdx.x / kWarp] = squares;
   wait_for_cluster();  // its first block has begun
   finish_logits(a, first, sums, parts, s.logits);
-  for (first += kBlocks * kExperts; first < n; first += kBlocks * kExperts) {
+  if constexpr (!kOneWarp) {  // which has no more than the blocks multiply at a time
+    for (first += kBlocks * kExperts; first < n; first += kBlocks * kExperts) {
 #pragma unroll
-    for (float& sum : sums) sum = 0;
-    __syncthreads();  // the parts of the experts before have been read
-    add_products<0>(a, first, own, sums);
-    finish_logits(a, first, sums, parts, s.logits);
+      for (float& sum : sums) sum = 0;
+      __syncthreads();  // the parts of the experts before have been read
+      add_products<0>(a, first, own, sums);
+      finish_logits(a, first, sums, parts, s.logits);
+    }
   }
   __syncwarp();
   arrive_at_cluster();
@@ -191,7 +195,11 @@ __global__ void __launch_bounds__(kThreads, 2) norm_route(const __grid_constant_
   if (block == kBlocks - 1) store_normed(a.norm, row, own, norm_factor(parts, a.norm));
   if (block != 0) return;
   wait_for_cluster();
-  if (!route_by_one_warp(a.route, row, s)) route_logits<kThreads>(a.route, row, s);
+  if constexpr (kOneWarp) {
+    if (threadIdx.x < kWarp) route_by_one_warp(a.route, row, s);
+  } else {
+    route_logits<kThreads>(a.route, row, s);
+  }
 }
 
 size_t shared_bytes(const NormRouteArgs& args) {
@@ -212,7 +220,10 @@ bool norm_route_fits(const NormRouteArgs& args) {
 void launch_norm_route(const NormRouteArgs& args, const LiveRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return;
   const size_t shared = shared_bytes(args);  // n_experts is at most kMaxRouted: always granted where there are clusters
-  const auto kernel = args.norm.cols <= kChunkCols ? norm_route<1> : norm_route<kMostChunks>;
+  const bool one_chunk = args.norm.cols <= kChunkCols;
+  const auto by_warp = one_chunk ? norm_route<1, true> : norm_route<kMostChunks, true>;
+  const auto by_block = one_chunk ? norm_route<1, false> : norm_route<kMostChunks, false>;
+  const auto kernel = one_warp_routes(args.route) ? by_warp : by_block;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
   cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
   cudaLaunchAttribute attributes[2] = {};

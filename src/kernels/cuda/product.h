@@ -29,7 +29,7 @@ struct Part {
 // Where the experts of the pairs of a step lie. Pair p belongs to row p / k and goes to expert ids[p / k][p % k].
 struct ExpertTable {
   const uint8_t* memory = nullptr;     // of the slots
-  const int64_t* offsets = nullptr;    // [n_slots] where each starts, bytes
+  const int64_t* offsets = nullptr;    // [n_slots] where each starts: bytes, a multiple of 16
   int64_t n_slots = 0;
   const int32_t* slot_of = nullptr;    // [experts] slot, kLinked, or -1; null: no experts
   const int64_t* linked_at = nullptr;  // [experts] address of each that lies elsewhere; null: none does

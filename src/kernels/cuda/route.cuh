@@ -147,7 +147,7 @@ __device__ inline void finish_weights(const RouteArgs& a, int64_t row, const Rou
 
 // Whether weights are in proportion to the exponents of the logits that are chosen, and those are the largest ones: the
 // sum over all experts cancels then, as the least sum that it is divided by is far below that of any k of them.
-__device__ __forceinline__ bool by_logits(const RouteArgs& a) {
+__host__ __device__ inline bool by_logits(const RouteArgs& a) {
   if (a.params.gating == Gating::kSoftmaxSelected) return true;
   return a.params.gating == Gating::kSoftmax && a.params.normalize && a.selection_bias == nullptr &&
          a.params.n_groups <= 1;
@@ -169,58 +169,52 @@ __device__ __forceinline__ float score_of_key(unsigned key) {
 inline constexpr int kOfLane = 4;  // experts of a lane where one warp chooses
 
 // The k best of kOfLane * kWarp experts, of which lane l has keys of four from 4 l on, 0 for none. Expert and key of
-// rank j come to lane j. False where several lanes have the same key, which leaves their order open.
-__device__ inline bool choose_by_warp(unsigned (&keys)[kOfLane], int k, int lane, int& expert, unsigned& key) {
-  unsigned ties = 0;
+// rank j come to lane j; of equal keys the one of the smaller number comes first.
+__device__ inline void choose_by_warp(unsigned (&keys)[kOfLane], int k, int lane, int& expert, unsigned& key) {
   expert = 0;
 #pragma unroll 1
   for (int j = 0; j < k; j++) {
     const unsigned own = max(max(keys[0], keys[1]), max(keys[2], keys[3]));
     const unsigned best = warp_max(own);
-    const unsigned lanes = __ballot_sync(kAllLanes, own == best);
-    ties |= lanes & (lanes - 1);
+    const int first = __ffs(static_cast<int>(__ballot_sync(kAllLanes, own == best))) - 1;
     const int at = keys[0] == best ? 0 : keys[1] == best ? 1 : keys[2] == best ? 2 : 3;
-    const int found = __shfl_sync(kAllLanes, lane * kOfLane + at, __ffs(static_cast<int>(lanes)) - 1);
+    const int found = __shfl_sync(kAllLanes, lane * kOfLane + at, first);
 #pragma unroll
-    for (int i = 0; i < kOfLane; i++) keys[i] = own == best && at == i ? 0 : keys[i];
+    for (int i = 0; i < kOfLane; i++) keys[i] = lane == first && at == i ? 0 : keys[i];
     key = lane == j ? best : key;
     expert = lane == j ? found : expert;
   }
-  return ties == 0;
 }
 
-// route_logits() of a row whose weights are by_logits(), of few experts, by the first warp while the others wait;
-// weights are formed in float32. False, and nothing is done, for other rows.
-__device__ inline bool route_by_one_warp(const RouteArgs& a, int64_t row, const RouteScratch& s) {
-  __shared__ bool routed;
+// Whether route_by_one_warp() serves: weights are by_logits(), and experts are few.
+__host__ __device__ inline bool one_warp_routes(const RouteArgs& a) {
+  return by_logits(a) && a.selection_bias == nullptr && a.params.n_groups <= 1 &&
+         a.params.n_experts <= kOfLane * kWarp && a.params.n_used <= kWarp;
+}
+
+// route_logits() where one_warp_routes(), by the first warp of a block; weights are formed in float32.
+__device__ inline void route_by_one_warp(const RouteArgs& a, int64_t row, const RouteScratch& s) {
   const int n = a.params.n_experts, k = a.params.n_used, lane = static_cast<int>(threadIdx.x);
-  if (!by_logits(a) || a.selection_bias != nullptr || a.params.n_groups > 1 || n > kOfLane * kWarp || k > kWarp) {
-    return false;
-  }
-  if (threadIdx.x < kWarp) {
-    unsigned keys[kOfLane];
-    bool numbers = true;
+  unsigned keys[kOfLane];
+  bool numbers = true;
 #pragma unroll
-    for (int i = 0; i < kOfLane; i++) {
-      const int e = lane * kOfLane + i;
-      const float logit = e < n ? s.logits[e] : 0;
-      numbers = numbers && !isnan(logit);
-      keys[i] = e < n ? score_key(logit) : 0;
-    }
-    int expert;
-    unsigned key = 0;
-    const bool done = choose_by_warp(keys, k, lane, expert, key) && __all_sync(kAllLanes, numbers) != 0;
-    const float logit = score_of_key(key), largest = __shfl_sync(kAllLanes, logit, 0);
-    const float part = lane < k ? expf(logit - largest) : 0;
-    const float weight = part / warp_sum(part) * (a.params.scale != 0 ? a.params.scale : 1.0f);
-    if (done && lane < k) {
-      a.ids[row * a.ids_stride + lane] = expert;
-      a.weights[row * a.weights_stride + lane] = weight;
-    }
-    if (lane == 0) routed = done;
+  for (int i = 0; i < kOfLane; i++) {
+    const int e = lane * kOfLane + i;
+    const float logit = e < n ? s.logits[e] : 0;
+    numbers = numbers && !isnan(logit);
+    keys[i] = e < n ? score_key(isnan(logit) ? lowest() : logit) : 0;
   }
-  __syncthreads();
-  return routed;
+  numbers = __all_sync(kAllLanes, numbers) != 0;
+  if (!numbers && a.params.gating == Gating::kSoftmax) return route_broken(a, row);
+  int expert;
+  unsigned key = 0;
+  choose_by_warp(keys, k, lane, expert, key);
+  const float logit = numbers ? score_of_key(key) : s.logits[expert], largest = __shfl_sync(kAllLanes, logit, 0);
+  const float part = lane < k ? expf(logit - largest) : 0;
+  const float weight = part / warp_sum(part) * (a.params.scale != 0 ? a.params.scale : 1.0f);
+  if (lane >= k) return;
+  a.ids[row * a.ids_stride + lane] = expert;
+  a.weights[row * a.weights_stride + lane] = weight;
 }
 
 // Routes a row whose logits are in s.logits, by all kThreads threads of the block, which has seen them.

@@ -62,9 +62,9 @@ public:
   // Begins to copy `bytes` bytes, whole sixteens around them, to where `to` is
   // a multiple of sixteen. Byte i of them comes to to[into_sixteen(from) + i].
   __device__ __forceinline__ void copy(uint8_t *to, const uint8_t *from,
-                                       int64_t bytes) const {
+                                       unsigned bytes) const {
     const unsigned into = into_sixteen(from);
-    const auto whole = static_cast<unsigned>(into + bytes + 15) / 16 * 16;
+    const unsigned whole = (into + bytes + 15) / 16 * 16;
     const uint8_t *aligned = from - into;
 #if __CUDA_ARCH__ >= 900
     if (lane_ != 0)
