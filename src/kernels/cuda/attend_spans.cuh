@@ -29,9 +29,14 @@ inline dim3 span_blocks(const AttendArgs& a, const Spans& s, int64_t rows) {
               static_cast<unsigned>(rows));
 }
 
+// Positions have 32 bits, and shorter divisions are faster.
+__device__ __forceinline__ int quotient(int64_t position, int by) {
+  return static_cast<int>(static_cast<uint32_t>(position) / static_cast<uint32_t>(by));
+}
+
 // Positions of the spans of a row.
 __device__ __forceinline__ int span_length(const Spans& s, int64_t position) {
-  const int even = static_cast<int>(position / s.wanted) + 1;
+  const int even = quotient(position, s.wanted) + 1;
   return min(s.longest, (even + kShortestSpan - 1) / kShortestSpan * kShortestSpan);
 }
 
@@ -75,10 +80,11 @@ __device__ __forceinline__ Work work_of(const AttendArgs& a, const LiveRows& row
   }
   const int64_t visible = first_visible(a, w.position);
   const int length = span_length(s, w.position);
-  const int64_t first_span = visible / length, span = first_span + blockIdx.x;
+  const int first_span = quotient(visible, length);
+  const int64_t span = int64_t{first_span} + blockIdx.x;
   const int64_t end = min(w.position + 1, (span + 1) * length);
   w.begin = max(visible, span * length);
-  w.n_spans = static_cast<int>(w.position / length - first_span + 1);
+  w.n_spans = quotient(w.position, length) - first_span + 1;
   w.n = w.row < live && w.begin < end ? static_cast<int>(end - w.begin) : 0;
   const int group = a.n_heads / a.kv.n_kv_heads;
   const int first = static_cast<int>(blockIdx.y) % s.head_groups * kHeads;

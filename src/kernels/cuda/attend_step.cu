@@ -41,16 +41,19 @@ struct Positions {
 // Those that the cache has of positions [first, first + kOfWarp) of the span; zeros from its end on.
 __device__ __forceinline__ void load_positions(const AttendArgs& a, const Work& w, int first, int lane, Positions& to) {
   const int t = first + lane % kOfWarp;
-  const int token = t < w.n ? static_cast<int>(token_at(a.places, a.kv, w.slot, w.begin + t)) : -1;
+  int64_t own_key = -1, own_value = -1;  // bytes in the caches to the head of the lane's position
+  if (t < w.n) {
+    const int64_t token = token_at(a.places, a.kv, w.slot, w.begin + t);
+    own_key = token * static_cast<int64_t>(a.kv.k_token_bytes) + w.kv_head * static_cast<int64_t>(a.kv.k_head_bytes);
+    own_value = token * static_cast<int64_t>(a.kv.v_token_bytes) + w.kv_head * static_cast<int64_t>(a.kv.v_head_bytes);
+  }
 #pragma unroll
   for (int j = 0; j < kOfWarp; j++) {
-    const int64_t at = __shfl_sync(kAllLanes, token, j);
+    const int64_t key = __shfl_sync(kAllLanes, own_key, j), value = __shfl_sync(kAllLanes, own_value, j);
     to.keys[j] = to.values[j] = make_uint2(0, 0);
-    if (at < 0) continue;
-    const uint8_t* key = a.kv.k + at * a.kv.k_token_bytes + w.kv_head * a.kv.k_head_bytes;
-    const uint8_t* value = a.kv.v + at * a.kv.v_token_bytes + w.kv_head * a.kv.v_head_bytes;
-    if (4 * lane < a.kv.key_dim) to.keys[j] = reinterpret_cast<const uint2*>(key)[lane];
-    if (4 * lane < a.kv.value_dim) to.values[j] = reinterpret_cast<const uint2*>(value)[lane];
+    if (key < 0) continue;
+    if (4 * lane < a.kv.key_dim) to.keys[j] = reinterpret_cast<const uint2*>(a.kv.k + key)[lane];
+    if (4 * lane < a.kv.value_dim) to.values[j] = reinterpret_cast<const uint2*>(a.kv.v + value)[lane];
   }
 }
 __device__ __forceinline__ float4 floats_of(uint2 halves) {
@@ -279,7 +282,7 @@ __device__ __forceinline__ void store_head_output(const AttendArgs& a, const Wor
                                                   int lane) {
   const float sink = a.sinks != nullptr ? a.sinks[head] : -__builtin_inff();
   const float maximum = fmaxf(all.maximum, sink), factor = expf(all.maximum - maximum);
-  const float total = all.total * factor + expf(sink - maximum);
+  const float scale = factor / (all.total * factor + expf(sink - maximum));
   const float* gate = a.q + w.row * a.q_stride + int64_t{head} * a.q_head_stride + a.kv.key_dim;
   float* y = a.y + w.row * a.y_stride + int64_t{head} * a.kv.value_dim;
   const float sum[4] = {all.sum.x, all.sum.y, all.sum.z, all.sum.w};
@@ -287,7 +290,7 @@ __device__ __forceinline__ void store_head_output(const AttendArgs& a, const Wor
   for (int e = 0; e < 4; e++) {
     const int d = 4 * lane + e;
     if (d >= a.kv.value_dim) break;
-    const float out = sum[e] * factor / total;
+    const float out = sum[e] * scale;
     y[d] = a.gated ? out * sigmoid(gate[d]) : out;
   }
 }
@@ -317,6 +320,14 @@ __device__ bool arrives_last(const AttendArgs& a, const Spans& spans, const Head
   return __shfl_sync(kAllLanes, last, 0);
 }
 
+// Of rows with several clusters: away from the code of those with one.
+__device__ __noinline__ void join_clusters(const AttendArgs& a, const Spans& spans, const Work& w, int n, int head,
+                                           float* states) {
+  Work joined = w;
+  joined.n_spans = n;
+  join_head(a, spans, joined, head, blockIdx.z, states);
+}
+
 template <int kHeads>
 __global__ void __launch_bounds__(kSpanThreads, 2)
     append_attend(const __grid_constant__ AppendArgs p, const __grid_constant__ AttendArgs a, LiveRows rows,
@@ -333,20 +344,13 @@ __global__ void __launch_bounds__(kSpanThreads, 2)
     return;
   }
   const int own = kOfWarp * warp;  // first of the warp's positions
-  Positions positions;
-  load_positions(a, w, own, lane, positions);
   int place = -1;  // of row `lane` of the step in the span
   if (lane < rows.rows && lane < *rows.live && a.places.slots[lane] == w.slot) {
     const int64_t t = a.places.positions[lane] - w.begin;
     if (t >= 0 && t < w.n) place = static_cast<int>(t);
   }
   const Gain q_gain = load_gain(p.q_norm, p.kv.key_dim, lane), k_gain = load_gain(p.k_norm, p.kv.key_dim, lane);
-  wait_for_kernel_before();
-
-  RawHead query{};
-  if (warp < w.n_heads) {
-    query = load_head(p, p.q + w.row * p.q_stride + int64_t{w.first_head + warp} * p.q_head_stride, w.row, lane);
-  }
+  Positions positions;
   const auto take_fresh_rows = [&](int first) {
     unsigned fresh = __ballot_sync(kAllLanes, place >= first && place < first + kOfWarp);
     for (; fresh != 0; fresh &= fresh - 1) {
@@ -355,17 +359,26 @@ __global__ void __launch_bounds__(kSpanThreads, 2)
       take_fresh(p, w, row, k_gain, __shfl_sync(kAllLanes, place, r), lane, s.keys[warp], positions);
     }
   };
-  take_fresh_rows(own);
-  if (warp < kHeads) turn_head(p, query, q_gain, p.q_norm != nullptr, lane, s.queries[warp]);
-  __syncthreads();
-
   WarpSoftmax<kHeads> softmax;
-  for (int first = own; first < w.n; first += kOfBlock) {
-    if (first != own) {
-      load_positions(a, w, first, lane, positions);
-      take_fresh_rows(first);
+#pragma unroll 1
+  for (int first = own;;) {  // the first time among the others, for less code
+    load_positions(a, w, first, lane, positions);
+    RawHead query{};
+    if (first == own) {
+      wait_for_kernel_before();
+      if (warp < w.n_heads) {
+        query = load_head(p, p.q + w.row * p.q_stride + int64_t{w.first_head + warp} * p.q_head_stride, w.row, lane);
+      }
+    }
+    take_fresh_rows(first);
+    if (first == own) {
+      if (warp < kHeads) turn_head(p, query, q_gain, p.q_norm != nullptr, lane, s.queries[warp]);
+      __syncthreads();
+      if (own >= w.n) break;
     }
     add_positions<kHeads>(a, s, positions, min(w.n - first, kOfWarp), lane, softmax);
+    first += kOfBlock;
+    if (first >= w.n) break;
   }
 #pragma unroll
   for (int h = 0; h < kHeads; h++) *reinterpret_cast<float4*>(s.sums[warp][h] + 4 * lane) = softmax.sums[h];
@@ -387,9 +400,7 @@ __global__ void __launch_bounds__(kSpanThreads, 2)
       store_head_output(a, w, all, head, lane);
     } else if (arrives_last(a, spans, all, head, nth, clusters, lane, arrivals.counts + w.row * arrivals.stride + head,
                             states)) {
-      Work joined = w;
-      joined.n_spans = clusters;
-      join_head(a, spans, joined, head, blockIdx.z, states);
+      join_clusters(a, spans, w, clusters, head, states);
     }
   }
   wait_for_cluster(of_cluster);

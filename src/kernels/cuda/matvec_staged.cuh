@@ -20,6 +20,9 @@ inline constexpr int kStagedPieces = 256;        // of 256 columns, of all activ
 inline constexpr int kStagedStaticBytes = 4096;  // of a block's shared memory, for what is not in rings, at most
 
 struct StagedShape {
+  int rows;      // of all matrices
+  int of_block;  // of them a block has, the first `longer` blocks one more
+  int longer;
   int units;     // of a weight row
   int row_room;  // bytes of shared memory that a weight row takes
   int stages;    // weight rows of a warp's ring
@@ -53,10 +56,7 @@ class RowRing {
     asm volatile("{ .reg .b64 t; mbarrier.arrive.expect_tx.shared::cta.b64 t, [%0], %1; }" ::"r"(barriers_ + 8 * stage),
                  "r"(whole)
                  : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-        "l"(from - into), "r"(whole), "r"(barriers_ + 8 * stage)
-        : "memory");
+    copy_once(shared, from - into, whole, barriers_ + 8 * stage);
 #endif
   }
   // Until the n-th filling of a stage is there.
@@ -87,6 +87,7 @@ __device__ __forceinline__ float sum_of_squares(const Eight& x) {
 __device__ __forceinline__ float norm_factor(const Product& p, const float* squares, int item, int items, int pieces) {
   constexpr int kAtOnce = 8;
   float sum = 0;
+#pragma unroll 1
   for (int k0 = item; k0 < pieces; k0 += kAtOnce * items) {
     float some[kAtOnce];
 #pragma unroll
@@ -104,7 +105,7 @@ __device__ __forceinline__ void round_items(const Product& p, const StagedShape&
                                             uint8_t* rows) {
   __shared__ float squares[kStagedPieces];
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
-  const int copies = p.twice ? 2 : 1, items = kRows / copies;
+  const int copies = kRows > 1 && p.twice ? 2 : 1, items = kRows / copies;
   const int pieces = shape.x_cols / 256 * items, cols = static_cast<int>(p.cols);
   const auto load = [&](int i) {
     if (i >= pieces || i % items >= p.max_items) return Eight{};
@@ -112,12 +113,14 @@ __device__ __forceinline__ void round_items(const Product& p, const StagedShape&
   };
   const Eight own = load(warp);
   if (p.gain != nullptr) {
+#pragma unroll 1
     for (int i = warp; i < pieces; i += warps) {
       const float sum = sum_of_squares(i == warp ? own : load(i));
       if (lane == 0) squares[i] = sum;
     }
     __syncthreads();
   }
+#pragma unroll 1
   for (int i = warp; i < pieces; i += warps) {
     Eight x = i == warp ? own : load(i);
     const int item = i % items, col = i / items * 256 + lane * 8;
@@ -129,7 +132,7 @@ __device__ __forceinline__ void round_items(const Product& p, const StagedShape&
     }
     const RoundedEight rounded = round_eight<F::kSuper>(x);
     Unit::store(rows + item * copies * shape.x_room, shape.x_cols, col, rounded);
-    if (!p.twice) continue;
+    if (copies == 1) continue;
     Unit::store(rows + (item * copies + 1) * shape.x_room, shape.x_cols, col,
                 round_eight<F::kSuper>(rest_of(x, rounded)));
   }
@@ -144,9 +147,9 @@ struct RowProduct {
   float before = 0;
 
   __device__ __forceinline__ RowProduct(const Product& p, bool biased, int row, int lane)
-      : item(lane / kOfValue / (p.twice ? 2 : 1)) {
+      : item(lane / kOfValue / (kRows > 1 && p.twice ? 2 : 1)) {
     if (lane % kOfValue != 0 || item >= p.max_items || row >= p.rows) return;
-    if (p.twice && lane / kOfValue % 2 != 0) return;
+    if (kRows > 1 && p.twice && lane / kOfValue % 2 != 0) return;
     y = p.y + item * p.y_stride + row;
     if (p.finish == Finish::kAdd) before = *y;
     if (!biased) return;
@@ -156,13 +159,14 @@ struct RowProduct {
   // sums: of a lane, of each activation row. The first `live` items are.
   __device__ __forceinline__ void finish(const Product& p, int live, int lane, float (&sums)[kRows]) const {
     float sum = warp_sums<kRows>(sums, lane);
-    if (p.twice) sum += __shfl_xor_sync(kAllLanes, sum, kOfValue);
+    if (kRows > 1 && p.twice) sum += __shfl_xor_sync(kAllLanes, sum, kOfValue);
     if (y != nullptr && item < live) *y = before + sum;
   }
 };
 
-// A block has neighbouring weight rows, and each of its warps every kStagedWarps-th of them.
-template <class F, int kRows>
+// A block has neighbouring weight rows, and each of its warps every kStagedWarps-th of them. kOneUnit: there is one
+// activation row, and no lane has more than one unit of a weight row.
+template <class F, int kRows, bool kOneUnit>
 __global__ void __launch_bounds__(kStagedWarps* kWarp, 2)
     matvec_staged(const __grid_constant__ Product p, const __grid_constant__ StagedShape shape) {
   using Unit = LaneUnit<F>;
@@ -172,8 +176,8 @@ __global__ void __launch_bounds__(kStagedWarps* kWarp, 2)
   __shared__ uint64_t barriers[kStagedWarps][kMostStages];
   start_kernel_behind();
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
-  const int end = static_cast<int>(p.rows * (blockIdx.x + 1) / gridDim.x);
-  const int first = static_cast<int>(p.rows * blockIdx.x / gridDim.x) + warp;
+  const int block = static_cast<int>(blockIdx.x), begin = block * shape.of_block + min(block, shape.longer);
+  const int end = begin + shape.of_block + (block < shape.longer ? 1 : 0), first = begin + warp;
   uint8_t* stages = shared_bytes + kRows * shape.x_room + warp * shape.stages * shape.row_room;
   const RowRing ring(barriers[warp], shape.stages, lane);
   const auto ask = [&](int stage, int row) {
@@ -181,18 +185,20 @@ __global__ void __launch_bounds__(kStagedWarps* kWarp, 2)
     ring.fill(stage, stages + stage * shape.row_room, model_row(p, row).at,
               static_cast<unsigned>(p.parts[0].row_bytes));
   };
+#pragma unroll 1
   for (int s = 0; s < shape.stages; s++) ask(s, first + s * warps);
   Eight gain{};
   if (p.gain != nullptr) gain = load_eight(p.gain, threadIdx.x * 8, p.cols);
   wait_for_kernel_before();
 
   const int live = static_cast<int>(live_items(p));
-  RowProduct<kRows> product(p, shape.biased, first < end ? first : static_cast<int>(p.rows), lane);
+  RowProduct<kRows> product(p, shape.biased, first < end ? first : shape.rows, lane);
   round_items<Unit, F, kRows>(p, shape, gain, shared_bytes);
   __syncthreads();
 
   const auto multiply = [&](const auto& add_row) {
     int stage = 0, nth = 0;
+#pragma unroll 1
     for (int row = first; row < end; row += warps) {
       const uint8_t* weights = stages + stage * shape.row_room;
       if (Unit::kAlignment != 16) weights += into_sixteen(model_row(p, row).at);
@@ -208,13 +214,14 @@ __global__ void __launch_bounds__(kStagedWarps* kWarp, 2)
       nth++;
     }
   };
-  if (kRows == 1 && shape.units <= kWarp) {
+  if constexpr (kOneUnit) {
     const Inputs inputs(shared_bytes, shape.x_cols, min(lane, shape.units - 1));
     multiply([&](const uint8_t* weights, float(&sums)[kRows]) {
       if (lane < shape.units) sums[0] = Unit::dot(Weights(weights, lane), inputs, 0);
     });
   } else {
     multiply([&](const uint8_t* weights, float(&sums)[kRows]) {
+#pragma unroll 1
       for (int u = lane; u < shape.units; u += kWarp) {
         const Weights own(weights, u);
 #pragma unroll
@@ -232,6 +239,9 @@ StagedShape staged_shape(const Product& p, int blocks, size_t max_shared_bytes) 
   using Unit = LaneUnit<F>;
   const int64_t row_bytes = static_cast<int64_t>(p.parts[0].row_bytes);
   StagedShape shape{};
+  shape.rows = static_cast<int>(p.rows);
+  shape.of_block = shape.rows / blocks;
+  shape.longer = shape.rows % blocks;
   shape.units = static_cast<int>(p.cols / Unit::kColumns);
   shape.row_room = static_cast<int>(Unit::kAlignment == 16 ? row_bytes : staged_bytes(row_bytes));
   shape.x_cols = static_cast<int>((p.cols + 255) / 256 * 256);
@@ -244,20 +254,31 @@ StagedShape staged_shape(const Product& p, int blocks, size_t max_shared_bytes) 
   return shape;
 }
 
+template <class F, int kRows, bool kOneUnit>
+void launch_matvec_rings(const Product& p, const StagedShape& shape, int blocks, size_t max_shared_bytes,
+                         cudaStream_t stream) {
+  const auto kernel = matvec_staged<F, kRows, kOneUnit>;
+  const auto shared =
+      static_cast<size_t>(kRows * shape.x_room) + static_cast<size_t>(kStagedWarps * shape.stages * shape.row_room);
+  // The same for all launches, or one in a graph might find less granted than when it was captured.
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(max_shared_bytes) - kStagedStaticBytes);
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  launch_after(kernel, dim3(static_cast<unsigned>(blocks)), kStagedWarps * kWarp, shared, stream, p, shape);
+}
+
 template <class F, int kRows>
 bool launch_matvec_staged_as(const Product& p, int n_sms, size_t max_shared_bytes, cudaStream_t stream) {
   const int blocks = static_cast<int>(std::min<int64_t>(n_sms, p.rows));
   const StagedShape shape = staged_shape<F, kRows>(p, blocks, max_shared_bytes);
   if (shape.stages < 1 || shape.x_cols / 256 * kRows > kStagedPieces) return false;
-  const auto shared =
-      static_cast<size_t>(kRows * shape.x_room) + static_cast<size_t>(kStagedWarps * shape.stages * shape.row_room);
-  // The same for all launches, or one in a graph might find less granted than when it was captured.
-  cudaFuncSetAttribute(matvec_staged<F, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(max_shared_bytes) - kStagedStaticBytes);
-  cudaFuncSetAttribute(matvec_staged<F, kRows>, cudaFuncAttributePreferredSharedMemoryCarveout,
-                       cudaSharedmemCarveoutMaxShared);
-  launch_after(matvec_staged<F, kRows>, dim3(static_cast<unsigned>(blocks)), kStagedWarps * kWarp, shared, stream, p,
-               shape);
+  if constexpr (kRows == 1) {
+    if (shape.units <= kWarp) {
+      launch_matvec_rings<F, 1, true>(p, shape, blocks, max_shared_bytes, stream);
+      return true;
+    }
+  }
+  launch_matvec_rings<F, kRows, false>(p, shape, blocks, max_shared_bytes, stream);
   return true;
 }
 

@@ -40,6 +40,21 @@ __host__ __device__ __forceinline__ int64_t staged_bytes(int64_t bytes) {
   return (bytes + 15 + 4 + 15) / 16 * 16;
 }
 
+// Has the copy engine bring sixteens that are read once in a step: they leave the
+// second-level cache first, so that code, tables and activations stay there
+// while a step's weights go through.
+__device__ __forceinline__ void copy_once(unsigned shared, const uint8_t *from,
+                                          unsigned bytes, unsigned barrier) {
+#if __CUDA_ARCH__ >= 900
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+               "bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(shared),
+               "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+               : "memory");
+#endif
+}
+
 // What a warp stages for itself. From sm_90 on one lane has the copy engine do
 // it, so that the copies take neither instructions of the others nor places in
 // the queue that shuffles and shared memory go through.
@@ -75,10 +90,7 @@ public:
             barrier_),
         "r"(whole)
         : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
-                 "bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-                 "l"(aligned), "r"(whole), "r"(barrier_)
-                 : "memory");
+    copy_once(shared, aligned, whole, barrier_);
 #else
     for (unsigned i = 16 * lane_; i < whole; i += 16 * kWarp)
       stage16(to + i, aligned + i);
