@@ -60,7 +60,8 @@ class UsedMemory:
 
     @staticmethod
     def used():
-        found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", common.read_text("/proc/meminfo"), re.MULTILINE))
+        text = common.read_text("/proc/meminfo")
+        found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", text, re.MULTILINE))
         return (int(found["MemTotal"]) - int(found["MemAvailable"])) * 1024
 
     def watch(self):
@@ -92,8 +93,8 @@ class Side:
     def bench(self):
         options = self.options
         return Running([str(options.strata), "bench", str(options.model), "--json", "--log-level", "info",
-                        "--verify-arena", "--buffer-mib", str(BUFFER_MIB), "-p", options.prompts, "-n", options.answers, "-r", str(options.rounds)] +
-                       self.flags)
+                        "--verify-arena", "--buffer-mib", str(BUFFER_MIB), "-p", options.prompts,
+                        "-n", options.answers, "-r", str(options.rounds)] + self.flags)
 
     def answer(self):
         """Its tokens hang on nothing but the prompt."""
@@ -121,10 +122,9 @@ def speed_rows(sides, alone, together, options):
     rows = []
     for side, one, two in zip(sides, alone, together):
         for test in options.tests:
+            speeds = [f"{s[test]['median']:.1f} ({s[test]['min']:.1f} to {s[test]['max']:.1f})" for s in (one, two)]
             share = two[test]["median"] / one[test]["median"]
-            rows.append([side.device, test] +
-                        [f"{s[test]['median']:.1f} ({s[test]['min']:.1f} to {s[test]['max']:.1f})" for s in (one, two)] +
-                        [f"{100 * share:.1f} %"])
+            rows.append([side.device, test] + speeds + [f"{100 * share:.1f} %"])
     return rows
 
 
@@ -192,6 +192,6 @@ def measure(sides, room, options):
     text += f"\n* equal checksums: {yes(sums[0] is not None and sums[0] == sums[1])}\n"
     text += f"* {options.tokens} tokens as alone, both at once: {', '.join(yes(s) for s in same)}\n"
     text += f"* one killed in mid-decode, the other's tokens as alone: {yes(survived)}\n"
-    text += f"* memory in use at the most: {memory.bytes() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, and "
-    text += f"beside it {rests[0] / GIB:.2f} and {rests[1] / GIB:.2f} GiB of each alone\n"
+    text += f"* memory in use at the most: {memory.bytes() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, "
+    text += f"and beside it {rests[0] / GIB:.2f} and {rests[1] / GIB:.2f} GiB of each alone\n"
     return text

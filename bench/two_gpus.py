@@ -3,8 +3,8 @@
 tiers    A split whose GPUs hold the shares --shares of all expert bytes: the other experts in an arena, in a resident
          copy without what prompts borrow, and in one with it.
 speed    The same prompts on one GPU and on both.
-engines  An engine on each GPU, all on one shared arena: speeds beside those of each alone with its cores, tokens, memory,
-         and an engine that is killed.
+engines  An engine on each GPU, all on one shared arena: speeds beside those of each alone with its cores, tokens,
+         memory, and an engine that is killed.
 
 Without a second GPU, cuda:0,0 shows all but speeds, and simulated devices (--devices sim:2x8GiB/...) tell simulated
 times; what those cache is a matter of --expert-cache, not of --shares.
@@ -155,7 +155,8 @@ def parse_arguments(words):
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompts", "-p", help="lengths of prompts")
     parser.add_argument("--answers", "-n", default="64", help="lengths of answers")
-    parser.add_argument("--one-device", help="speed: what both are held against, else the first of them; engines: each one's, if simulated")
+    parser.add_argument("--one-device", help="speed: what both are held against, else the first of them; engines: "
+                        "each one's, if simulated")
     parser.add_argument("--layer-split", help="half of the layers each")
     parser.add_argument("--shares", default="20,30", help="tiers: percent of all expert bytes in each GPU's cache")
     parser.add_argument("--prefill", type=int, default=8192, help="tiers: rows of a chunk")
