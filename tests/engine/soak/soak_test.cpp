@@ -48,8 +48,6 @@ void expect_sim_soak_with_cpu(const GoldenModel& golden, const SoakShape& shape,
 SoakOptions some_requests() { return options_from_environment({.least_requests = 60}); }
 SoakOptions minute() { return options_from_environment({.least_seconds = 60}); }
 
-TEST(Soak, OfSomeRequests) { expect_sim_soak(load_demo_golden(), kShort, 32, some_requests()); }
-TEST(Soak, OfSomeRequestsWithTheCpu) { expect_sim_soak_with_cpu(load_demo_golden(), kShort, 32, some_requests()); }
 TEST(SoakForAMinute, Deterministic) { expect_sim_soak(load_demo_golden(), kLong, 256, minute()); }
 TEST(SoakForAMinute, WithTheCpu) { expect_sim_soak_with_cpu(load_demo_golden(), kLong, 256, minute()); }
 
@@ -63,6 +61,10 @@ INSTANTIATE_TEST_SUITE_P(Models, SoakOf, testing::ValuesIn(kGoldenArchs),
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+TEST(SoakWithTheCpu, OfSomeRequests) {
+  expect_sim_soak_with_cpu(load_arch_golden("qwen3moe"), kShort, 32, some_requests());
+}
 
 // What the checks are for: an engine, and what goes wrong with it.
 class BrokenSoak : public testing::Test {
@@ -78,7 +80,7 @@ class BrokenSoak : public testing::Test {
     return soak_faults(run_soak(*engine_, *tokenizer_, questions_, {.least_requests = 60}), stats_, {});
   }
 
-  const GoldenModel golden_ = load_demo_golden();
+  const GoldenModel golden_ = load_arch_golden("qwen3moe");
   const std::unique_ptr<gguf::Model> model_ = open_golden(golden_);
   const std::unique_ptr<text::Tokenizer> tokenizer_ = text::Tokenizer::load(*model_).value();
   SoakQuestions questions_;
