@@ -122,7 +122,10 @@ Result<double> measure_copies(device::Device& device, Clock& clock) {
 
 Result<experts::LinkRates> measure_link(const LinkProbe& probe) {
   const std::vector<Piece> pieces = pinned_pieces(probe, kReadBytes);
-  if (pieces.empty()) return experts::LinkRates{};
+  if (pieces.empty()) {
+    ASSIGN_OR_RETURN(const double alone, measure_copies(probe.device, probe.clock));
+    return experts::LinkRates{.copies = alone};
+  }
   ASSIGN_OR_RETURN(const double copies, copy_rate(probe.device, probe.clock, joined(pieces)));
   return experts::LinkRates{.link = copies * kInPlaceShare,
                             .cpu = read_rate(probe, pieces) * experts::kProductShare,

@@ -25,7 +25,8 @@ struct LinkProbe {
 };
 
 // Measured on experts in page-locked memory, in a few milliseconds, with a little memory of the device that is given
-// back. Rates of 0 where none is page-locked, or the memory is not there.
+// back. Where the device can read none in place, copies alone are, from other memory. Rates of 0 where they were not
+// measured, or the memory is not there.
 Result<experts::LinkRates> measure_link(const LinkProbe& probe);
 
 }  // namespace strata::engine
