@@ -148,6 +148,7 @@ def kill_one(sides, options, alone):
 
 
 def engines(options):
+    """Yields the page as it comes."""
     folder = os.statvfs(options.arena.parent)
     room = folder.f_bavail * folder.f_frsize
     devices = [f"cuda:{number}" for number in options.devices.removeprefix("cuda:").split(",")]
@@ -155,7 +156,7 @@ def engines(options):
         devices = [options.one_device or options.devices] * 2
     sides = [Side(device, cpus, options) for device, cpus in zip(devices, options.cpus.split(";"))]
     try:
-        return measure(sides, room, options)
+        yield from measure(sides, room, options)
     finally:
         options.arena.unlink(missing_ok=True)
 
@@ -171,27 +172,24 @@ def measure(sides, room, options):
         copy = options.arena.stat().st_blocks * 512
         rests.append(memory.bytes() - (copy - with_file))
         with_file = copy
-    answers = [side.answer().end(options.timeout)[0] for side in sides]
-    options.arena.unlink()
+    yield f"{options.arena.parent} has room for {room / GIB:.1f} GiB; the arena takes {copy / GIB:.2f} GiB.\n"
 
+    options.arena.unlink()
     with UsedMemory() as memory:
         running = [side.bench() for side in sides]
         ended = [run.end(options.timeout) for run in running]
-    together = [speeds_of(out) for out, _ in ended]
+    yield common.table(["engine", "test", "alone, tokens/s", "beside the other", "share"],
+                       speed_rows(sides, alone, [speeds_of(out) for out, _ in ended], options))
+    yield common.table(["engine", "about the arena, when both start at once"],
+                       [[side.device, line] for side, (_, err) in zip(sides, ended) for line in arena_lines(err)])
+    sums = [checksum_of(err) for _, err in ended]
+    yield f"* equal checksums: {yes(sums[0] is not None and sums[0] == sums[1])}"
+    yield (f"* memory in use at the most: {memory.bytes() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, "
+           f"and beside it {rests[0] / GIB:.2f} and {rests[1] / GIB:.2f} GiB of each alone")
+
+    answers = [side.answer().end(options.timeout)[0] for side in sides]
     running = [side.answer() for side in sides]
     same = [run.end(options.timeout)[0] == answer for run, answer in zip(running, answers)]
+    yield f"* {options.tokens} tokens as alone, both at once: {', '.join(yes(s) for s in same)}"
     survived = kill_one(sides, options, answers[1])
-
-    text = f"{options.arena.parent} has room for {room / GIB:.1f} GiB; the arena takes {copy / GIB:.2f} GiB.\n\n"
-    text += common.table(["engine", "test", "alone, tokens/s", "beside the other", "share"],
-                         speed_rows(sides, alone, together, options))
-    text += "\n" + common.table(["engine", "about the arena, when both start at once"],
-                                [[side.device, line] for side, (_, err) in zip(sides, ended)
-                                 for line in arena_lines(err)])
-    sums = [checksum_of(err) for _, err in ended]
-    text += f"\n* equal checksums: {yes(sums[0] is not None and sums[0] == sums[1])}\n"
-    text += f"* {options.tokens} tokens as alone, both at once: {', '.join(yes(s) for s in same)}\n"
-    text += f"* one killed in mid-decode, the other's tokens as alone: {yes(survived)}\n"
-    text += f"* memory in use at the most: {memory.bytes() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, "
-    text += f"and beside it {rests[0] / GIB:.2f} and {rests[1] / GIB:.2f} GiB of each alone\n"
-    return text
+    yield f"* one killed in mid-decode, the other's tokens as alone: {yes(survived)}"

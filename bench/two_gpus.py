@@ -113,7 +113,7 @@ def tiers(options):
     head = ["experts", "pinned GiB", "in RAM GiB", "regions GiB"]
     for test in options.tests:
         head += [f"{test} tok/s", "experts read (drive GB)"]
-    return text + common.table(head, rows) + shares_text(rows, options)
+    yield text + common.table(head, rows) + shares_text(rows, options)
 
 
 def part_rows(engine):
@@ -141,7 +141,7 @@ def speed(options):
         rows += [[flags[1], test, speed_of(tests[test]), f"{100 * tests[test]['link_busy_share']:.0f} %",
                   f"{speeds[-1][test] / speeds[0][test]:.2f}", f"{engine['load_ns'] / 1e9:.1f}"]
                  for test in options.tests]
-    return common.table(["device", "test", "tokens/s", "links busy", "times one device", "start, s"], rows)
+    yield common.table(["device", "test", "tokens/s", "links busy", "times one device", "start, s"], rows)
 
 
 def parse_arguments(words):
@@ -191,10 +191,11 @@ def main():
     options = parse_arguments(sys.argv[1:])
     machine = common.machine()
     gpus = common.call(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], 30).out.split("\n")
-    table = {"tiers": tiers, "speed": speed, "engines": two_engines.engines}[options.what](options)
     print(f"# Two GPUs: {options.what}\n\nDate {common.today()}; {', '.join(gpu for gpu in gpus if gpu)}; {machine}.\n"
           f"Model: {common.file_line(options.model)}. Medians of {options.rounds} (least to most); "
-          f"strata {common.our_commit()}.\n\n{table}")
+          f"strata {common.our_commit()}.\n", flush=True)
+    for text in {"tiers": tiers, "speed": speed, "engines": two_engines.engines}[options.what](options):
+        print(text, flush=True)
 
 
 if __name__ == "__main__":
