@@ -11,8 +11,8 @@
 namespace strata::test {
 namespace {
 
-// Of the process's memory. An hour on a simulated device has some 10,000 requests, and stays below 0.3 %. If each left no
-// more than the ids of its prompt behind, that would be 15 MB, of 115.
+// Of the process's memory. An hour on a simulated device has some 10,000 requests, and stays below 0.3 %. If each left
+// no more than the ids of its prompt behind, that would be 15 MB, of 115.
 constexpr double kMostGrowth = 0.01;
 
 std::span<const SoakSample> judged(const SoakReport& report) {
