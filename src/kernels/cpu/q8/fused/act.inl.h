@@ -32,14 +32,15 @@ struct FusedAct {
 // What a type's products need of the sums of activations.
 enum class FusedSums : uint8_t {
   kNone,
-  kMins32,         // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
-  kPlain32,        // int16 [8], of groups of 32
-  kPlain16,        // int16 [16], as they are
-  kOffset,         // int32: of all 256, times -offset of the codes
-  kNegated16,      // int16 [16], times -1
-  kOffsets16,      // int32 [16], of groups of 16, times -offset of the codes
-  kOffsets32,      // int32 [8], of groups of 32, times -offset of the codes
-  kTwinOffsets32,  // the same, each twice
+  kMins32,          // int16 [2][8] for 256 columns: four zeros, then the sums of four groups of 32
+  kPlain32,         // int16 [8], of groups of 32
+  kPlain16,         // int16 [16], as they are
+  kOffset,          // int32: of all 256, times -offset of the codes
+  kNegated16,       // int16 [16], times -1
+  kOffsets16,       // int32 [16], of groups of 16, times -offset of the codes
+  kSplitOffsets16,  // the same, of groups 0 and 1 of each four, then of groups 2 and 3 of each
+  kOffsets32,       // int32 [8], of groups of 32, times -offset of the codes
+  kTwinOffsets32,   // the same, each twice
   // Of each 128 columns int32 [16], times -offset of the codes:
   kSpreadOffsets32,  // of four groups of 32, each four times
   kLaneOffsets,      // of what lane i multiplies: codes 4 * i to 4 * i + 3, and those 64 further, in the type's order
@@ -54,7 +55,8 @@ enum class ActDeal : uint8_t {
   kTwinEighths,  // the same, each four columns twice
   kFourthsOf64,  // the same with four, 64 columns at a time
   kEighthsOf128,
-  kRunPairs,  // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
+  kRunPairs,       // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
+  kSplitRunPairs,  // the same, each of the eight of the first 32 of each 64 columns, then of the others
 };
 
 // An order of 256 columns: of sixteen pieces of 16, or dealt out.
@@ -74,6 +76,7 @@ constexpr ActOrder kTwinRunsOrder = {{}, ActDeal::kTwinEighths};
 constexpr ActOrder kQuadsOrder = {{}, ActDeal::kFourths};
 constexpr ActOrder kQuads64Order = {{}, ActDeal::kFourthsOf64};
 constexpr ActOrder kRuns128Order = {{}, ActDeal::kEighthsOf128};
+constexpr ActOrder kSplitRunPairsOrder = {{}, ActDeal::kSplitRunPairs};
 constexpr ActOrder kRunPairsOrder = {{}, ActDeal::kRunPairs};
 
 inline uint64_t u64_at(const uint8_t* p) {

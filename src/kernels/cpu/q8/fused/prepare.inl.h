@@ -11,7 +11,8 @@ namespace strata::kernels::STRATA_ISA_NS {
 // Bytes that prepared sums take for each 256 columns.
 constexpr size_t sum_bytes(FusedSums kind) {
   if (kind == FusedSums::kSpreadOffsets32 || kind == FusedSums::kLaneOffsets) return 128;
-  return kind == FusedSums::kOffsets16 || kind == FusedSums::kTwinOffsets32 ? 64 : 32;
+  const bool lanes = kind == FusedSums::kOffsets16 || kind == FusedSums::kSplitOffsets16;
+  return lanes || kind == FusedSums::kTwinOffsets32 ? 64 : 32;
 }
 
 // The parts of a prepared activation row, each a multiple of 64 bytes.
@@ -28,7 +29,10 @@ struct FusedLayout {
 };
 
 // Hands that columns are dealt to, and how many columns at a time.
-constexpr int deal_hands(ActDeal deal) { return deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 ? 8 : 4; }
+constexpr int deal_hands(ActDeal deal) {
+  const bool eight = deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 || deal == ActDeal::kSplitRunPairs;
+  return eight ? 8 : 4;
+}
 constexpr int deal_cols(ActDeal deal) {
   if (deal == ActDeal::kFourthsOf64) return 64;
   return deal == ActDeal::kEighthsOf128 ? 128 : kSuperCols;
@@ -44,8 +48,11 @@ constexpr DealtColumns dealt_columns() {
   DealtColumns columns{};
   for (int i = 0; i < 64; i++) {
     const int hand = i / kShare, card = i % kShare;
-    const int column = kDeal == ActDeal::kRunPairs ? 16 * (card / 4) + 8 * (hand / 2) + 2 * (card % 4) + hand % 2
-                                                   : kHands * card + hand;
+    int column = kHands * card + hand;
+    if (kDeal == ActDeal::kRunPairs) column = 16 * (card / 4) + 8 * (hand / 2) + 2 * (card % 4) + hand % 2;
+    if (kDeal == ActDeal::kSplitRunPairs) {
+      column = 32 * (hand % 2) + 16 * (card / 4) + 8 * (hand / 4) + 2 * (card % 4) + hand / 2 % 2;
+    }
     columns.at[i] = static_cast<uint8_t>(column);
   }
   return columns;
@@ -96,6 +103,8 @@ static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* t
       return deal_codes<ActDeal::kFourthsOf64>(codes, to);
     case ActDeal::kEighthsOf128:
       return deal_codes<ActDeal::kEighthsOf128>(codes, to);
+    case ActDeal::kSplitRunPairs:
+      return deal_codes<ActDeal::kSplitRunPairs>(codes, to);
     case ActDeal::kRunPairs:
       return deal_codes<ActDeal::kRunPairs>(codes, to);
   }
@@ -163,6 +172,10 @@ static void prepare_sums(FusedSums kind, int offset, const int16_t* sums16, cons
       return;
     case FusedSums::kOffsets16:
       for (int g = 0; g < 16; g++) offsets[g] = -offset * sums16[g];
+      std::memcpy(to, offsets, 64);
+      return;
+    case FusedSums::kSplitOffsets16:
+      for (int l = 0; l < 16; l++) offsets[l] = -offset * sums16[l / 2 % 4 * 4 + l / 8 * 2 + l % 2];
       std::memcpy(to, offsets, 64);
       return;
     case FusedSums::kOffsets32:

@@ -47,10 +47,20 @@ inline FourRows rows_from(const FourRows& rows, size_t byte) {
   return {{rows.at[0] + byte, rows.at[1] + byte, rows.at[2] + byte, rows.at[3] + byte}};
 }
 
+// Whether a type's blocks are unpacked before its products. kOne: for one activation row.
+template <class Type, bool kOne>
+constexpr bool unpacks() {
+  if constexpr (requires { Type::kUnpacksForOne; }) {
+    return !kOne || Type::kUnpacksForOne;
+  } else {
+    return false;
+  }
+}
+
 // What a type's products take: its blocks unpacked, or as they are.
-template <class Type>
+template <class Type, bool kOne>
 [[gnu::always_inline]] inline auto unpacked(const FourRows& rows, const void* codebook) {
-  if constexpr (requires { Type::unpack(rows, codebook); }) {
+  if constexpr (unpacks<Type, kOne>()) {
     return Type::unpack(rows, codebook);
   } else {
     return rows;
@@ -60,7 +70,7 @@ template <class Type>
 // Sums of four rows with each of n_tokens activation rows. The activations take turns at every block, so that weights
 // are on their way all the time. Inlined, so that y is known to be no weight: what unpacking costs is then paid once
 // for all activations.
-template <class Type>
+template <class Type, bool kOne>
 [[gnu::always_inline]] inline void four_sums(const FourRows& rows, int64_t cols, size_t row_bytes, const FusedAct* a,
                                              int64_t n_tokens, __m128* y) {
   const int64_t n_takes = cols / Type::kCols;
@@ -69,7 +79,7 @@ template <class Type>
   for (int64_t i = 0; i < n_takes; i++) {
     const FourRows from = rows_from(rows, static_cast<size_t>(i) * Type::kBytes);
     prefetch_block<Type::kBytes>(from);
-    const auto weights = unpacked<Type>(from, codebook);
+    const auto weights = unpacked<Type, kOne>(from, codebook);
     for (int64_t t = 0; t < n_tokens; t++) {
       y[t] = Type::add(weights, act_from<Type>(a[t], i * Type::kCols, codebook), y[t]);
     }
@@ -112,7 +122,7 @@ static void prepared_product(const Q8Call& call, int64_t row_begin, int64_t row_
     }
     if (first == row_begin) prefetch_start(rows);
     __m128 y[kFewRows];
-    four_sums<Type>(rows, call.w.cols, row_bytes, a, n, y);
+    four_sums<Type, kOne>(rows, call.w.cols, row_bytes, a, n, y);
     for (int64_t t = 0; t < n; t++) store_four(call.out, y[t], t, first, quarter, row_end);
   }
 }
