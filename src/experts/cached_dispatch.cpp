@@ -71,6 +71,7 @@ class CachedDispatch final : public Dispatch {
     stream.enqueue(sum);
   }
 
+  bool asks_interrupt() const override { return true; }
   StreamedDispatch* streamed() override { return streamed_.get(); }
 
  private:
@@ -121,6 +122,7 @@ class CachedDispatch final : public Dispatch {
   }
 
   Status compute_layer(const LayerTask& task) {
+    if (spec_.interrupt) RETURN_IF_ERROR(spec_.interrupt());
     const RoutingCopy::Reading routing(*routing_, task.layer);
     const auto n_pairs = static_cast<size_t>(routing.n_rows() * limits_.n_used);
     const auto x = host_x_->read<float>(0, static_cast<size_t>(routing.n_rows() * limits_.dim));

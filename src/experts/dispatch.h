@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "base/stats.h"
@@ -46,6 +47,7 @@ struct DispatchSpec {
   RoutingObserver* observer = nullptr;  // hears how rows are routed; null for nobody
   int32_t last_layer = INT32_MAX;       // one past the last layer that is run, if not all are
   int n_sharers = 1;                    // dispatches that hold leases of the source at the same time
+  std::function<Status()> interrupt = {};  // asked in each layer that asks_interrupt(); an error ends the step
 
   // Of the leases that the source serves at once, this dispatch's share.
   int64_t lease_limit() const {
@@ -92,6 +94,8 @@ class Dispatch {
   virtual void step_done(int64_t rows, int64_t live);
   // Whether the layers of a step of so many rows wait for host tasks.
   virtual bool host_takes_part(int64_t rows) const;
+  // Whether they ask DispatchSpec::interrupt in these, so that nobody needs a task of his own for it.
+  virtual bool asks_interrupt() const { return false; }
 
   // The dispatch for steps that stream, in the same memory as this one; null where spec.ring is empty. Dispatches that
   // compute everything on the CPU have none.

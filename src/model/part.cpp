@@ -126,7 +126,8 @@ Status Part::build_experts() {
                                                          .link_shares = options_.link_shares,
                                                          .observer = spec_.observer,
                                                          .last_layer = spec_.last,
-                                                         .n_sharers = spec_.n_parts}));
+                                                         .n_sharers = spec_.n_parts,
+                                                         .interrupt = [this] { return check_interrupt(); }}));
   return {};
 }
 
@@ -162,7 +163,8 @@ void Part::enqueue_layers(device::Stream& stream, int64_t rows, experts::Dispatc
 }
 
 void Part::enqueue_layer(const StepContext& ctx, int layer) const {
-  if (ctx.dispatch.host_takes_part(ctx.rows)) ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
+  const bool asks = ctx.dispatch.host_takes_part(ctx.rows) && !ctx.dispatch.asks_interrupt();
+  if (asks) ctx.stream.wait(ctx.stream.host_task(interrupt_task_));
   network_->enqueue_layer(ctx, layer);
 }
 
