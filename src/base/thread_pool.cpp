@@ -6,9 +6,14 @@
 // Pieces come in levels, each of one size: a piece for each thread, in the last level all that are left. Pieces of one
 // size are one level.
 //
-// Sleeping. A worker announces itself in `sleepers`, looks at the claim word once more, then waits for `signal` to
-// change. run() stores the claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so
-// one of them sees the other: either run() sees the sleeper and changes `signal`, or the worker sees the piece. The
+// A job of shares has a word for each thread, of which each thread claims from its own first: as long as all come, no
+// two of them ask for the same one. What a thread has done it tells once, when it finds nothing more.
+//
+// Sleeping. A worker announces itself in `sleepers`, looks at the claim words once more, then waits for `signal` to
+// change. run() stores a claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so
+// one of them sees the other: either run() sees the sleeper and changes `signal`, or the worker sees the piece. (The
+// words of shares are stored with less, all of them on their way at once; then run() looks by a read-modify-write of
+// `sleepers`, which comes before the sleeper's own, that then brings it the words, or behind it.) The
 // same pattern with `caller_sleeps` and `unfinished` lets run() sleep until the last piece is done.
 #include "base/thread_pool.h"
 
@@ -91,6 +96,7 @@ struct ThreadPool::Impl {
     ASSERT(options.n_threads >= 1);
     for (const int cpu : options.cpus) ASSERT(cpu >= 0);
     threads.reserve(static_cast<size_t>(options.n_threads) - 1);
+    shares = std::vector<Share>(static_cast<size_t>(options.n_threads));
     for (int worker = 1; worker < options.n_threads; ++worker) {
       try {
         threads.emplace_back([this, worker, cpus = options.cpus] {
@@ -118,17 +124,21 @@ struct ThreadPool::Impl {
   void work(int worker) noexcept {
     while (!stop.load()) {
       take_pieces(worker);
-      if (!spin_until(spin, [this] { return awaited(); })) sleep();
+      take_shares(worker);
+      if (!spin_until(spin, [&] { return awaited(worker); })) sleep(worker);
     }
   }
 
-  bool awaited() const { return has_open_piece(claim.load()) || stop.load(); }
+  bool awaited(int worker) const {
+    return has_open_piece(claim.load()) || has_open_piece(shares[static_cast<size_t>(worker)].word.load()) ||
+           stop.load();
+  }
 
-  void sleep() {
+  void sleep(int worker) {
     const Activity activity(kIdle);
     sleepers.fetch_add(1);
     const uint32_t seen = signal.load();
-    if (!awaited()) futex_wait(signal, seen);
+    if (!awaited(worker)) futex_wait(signal, seen);
     sleepers.fetch_sub(1);
   }
 
@@ -145,6 +155,26 @@ struct ThreadPool::Impl {
       if (unfinished.fetch_sub(1) == 1 && caller_sleeps.load()) futex_wake(unfinished, 1);
       word = claim.load();
     }
+  }
+
+  // The same for shares: its own first, then those of the threads behind it. `unfinished` stands until it is told, and
+  // with it the job's description.
+  void take_shares(int worker) noexcept {
+    uint32_t n_done = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const size_t share = (static_cast<size_t>(worker) + i) % shares.size();
+      std::atomic<uint64_t>& word = shares[share].word;
+      for (uint64_t seen = word.load(); has_open_piece(seen);) {
+        if (!word.compare_exchange_weak(seen, seen + 1)) continue;
+        if (worker != 0) sync_acquired(&claim);
+        fn(context, static_cast<int64_t>(next_piece(seen)), static_cast<int64_t>(share), worker);
+        ++n_done;
+        seen = word.load();
+      }
+    }
+    if (n_done == 0) return;
+    if (worker != 0) sync_released(&unfinished);
+    if (unfinished.fetch_sub(n_done) == n_done && caller_sleeps.load()) futex_wake(unfinished, 1);
   }
 
   struct Items {
@@ -174,11 +204,31 @@ struct ThreadPool::Impl {
     unfinished.store(static_cast<uint32_t>(pieces));
     sync_released(&claim);
     claim.store(claim_word(++phase, static_cast<uint64_t>(pieces)));
-    if (sleepers.load() > 0) {
-      signal.fetch_add(1);
-      futex_wake(signal, static_cast<int>(pieces - 1));  // the caller takes a piece itself
-    }
+    if (sleepers.load() > 0) wake(static_cast<int>(pieces - 1));  // the caller takes a piece itself
     take_pieces(0);
+    join();
+  }
+
+  // Threads that the system did not give have no share.
+  void run_shares(int64_t n_rounds) {
+    unfinished.store(static_cast<uint32_t>(n_rounds * per_level));
+    sync_released(&claim);
+    ++phase;
+    for (int64_t share = 0; share < per_level; ++share) {
+      shares[static_cast<size_t>(share)].word.store(claim_word(phase, static_cast<uint64_t>(n_rounds)),
+                                                    std::memory_order_release);
+    }
+    if (sleepers.fetch_add(0) > 0) wake(static_cast<int>(per_level - 1));
+    take_shares(0);
+    join();
+  }
+
+  void wake(int n_threads) {
+    signal.fetch_add(1);
+    futex_wake(signal, n_threads);
+  }
+
+  void join() {
     if (!spin_until(spin, [this] { return unfinished.load() == 0; })) {
       const Activity activity("waits for the computing threads");
       caller_sleeps.store(true);
@@ -223,8 +273,13 @@ struct ThreadPool::Impl {
   };
   Level levels[kLevelsMax] = {};
   int64_t n_levels = 0;
-  int64_t per_level = 1;  // pieces of a level; how many threads there are
+  int64_t per_level = 1;  // pieces of a level, or shares; how many threads there are
   int64_t end_item = 0;
+
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+  std::vector<Share> shares;  // [threads that were asked for]
 
   // Words that different threads hammer on lie on cache lines of their own.
   alignas(64) std::atomic<uint64_t> claim{0};
@@ -257,6 +312,18 @@ void ThreadPool::run(int64_t n_items, int64_t grain, PieceFn fn, const void* con
     }
   } else {
     impl_->run(n_items, grain);
+  }
+  impl_->end_job();
+}
+
+void ThreadPool::run_shares(int64_t n_rounds, PieceFn fn, const void* context) {
+  ASSERT(n_rounds >= 0);
+  ASSERT(n_rounds <= kPiecesMax);
+  impl_->begin_job(fn, context);
+  if (impl_->threads.empty()) {
+    for (int64_t round = 0; round < n_rounds; round++) fn(context, round, 0, 0);
+  } else if (n_rounds > 0) {
+    impl_->run_shares(n_rounds);
   }
   impl_->end_job();
 }

@@ -1,8 +1,9 @@
 // The computing threads: a fixed set of workers, kept on a set of cores, that split one job at a time by items (rows).
 //
 // A job is published as one 64-bit claim word that packs phase, piece count and next piece, so a worker that comes late
-// can never claim a piece of the next job: its compare-and-swap carries the old phase and fails. Workers spin briefly,
-// then sleep; publishing wakes sleepers only if there are any. Nothing is allocated and no lock is taken per job.
+// can never claim a piece of the next job: its compare-and-swap carries the old phase and fails. Jobs of shares have
+// such a word for each thread. Workers spin briefly, then sleep; publishing wakes sleepers only if there are any.
+// Nothing is allocated and no lock is taken per job.
 #pragma once
 
 #include <cstdint>
@@ -47,14 +48,23 @@ class ThreadPool {
     run_shrinking(n_items, least, call_body<Body>, &body);
   }
 
- private:
-  using PieceFn = void (*)(const void* context, int64_t begin, int64_t end, int worker);
+  // Calls body(round, share, worker) for each of the shares [0, n_threads()) of at most 65535 rounds. A worker takes
+  // the share of his own number first, round after round, then what others have left of theirs: so where nobody is held
+  // up, the same thread computes the same share every time and finds in its caches what it has read before.
   template <class Body>
-  static void call_body(const void* context, int64_t begin, int64_t end, int worker) {
-    (*static_cast<const Body*>(context))(begin, end, worker);
+  void for_each_share(int64_t n_rounds, const Body& body) {
+    run_shares(n_rounds, call_body<Body>, &body);
+  }
+
+ private:
+  using PieceFn = void (*)(const void* context, int64_t first, int64_t second, int worker);
+  template <class Body>
+  static void call_body(const void* context, int64_t first, int64_t second, int worker) {
+    (*static_cast<const Body*>(context))(first, second, worker);
   }
   void run(int64_t n_items, int64_t grain, PieceFn fn, const void* context);
   void run_shrinking(int64_t n_items, int64_t least, PieceFn fn, const void* context);
+  void run_shares(int64_t n_rounds, PieceFn fn, const void* context);
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

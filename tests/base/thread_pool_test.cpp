@@ -77,6 +77,7 @@ TEST(ThreadPoolTest, NoItemsMeansNoCalls) {
   ThreadPool pool({.n_threads = 2});
   pool.for_each(0, 10, [](int64_t, int64_t, int) { FAIL(); });
   pool.for_each_shrinking(0, 10, [](int64_t, int64_t, int) { FAIL(); });
+  pool.for_each_share(0, [](int64_t, int64_t, int) { FAIL(); });
 }
 
 struct Piece {
@@ -156,6 +157,59 @@ TEST(ThreadPoolTest, OneThreadOrOnePieceRunsOnTheCaller) {
   EXPECT_EQ(calls, 7);
 }
 
+TEST(ThreadPoolTest, EveryShareOfEveryRoundIsComputedOnce) {
+  Random random(4);
+  for (int pools = 0; pools < 40; ++pools) {
+    ThreadPool pool({.n_threads = static_cast<int>(1 + random.below(6)), .spin_us = random.below(2) ? 20 : 0});
+    const auto n_shares = static_cast<size_t>(pool.n_threads());
+    for (int jobs = 0; jobs < 40; ++jobs) {
+      const auto n_rounds = static_cast<size_t>(random.below(random.below(2) ? 4 : 300));
+      std::vector<int> visits(n_rounds * n_shares);  // plain: a double visit is a race as well
+      std::vector<std::atomic<int>> inside(n_shares);
+      std::atomic<int> broken{0};
+      pool.for_each_share(static_cast<int64_t>(n_rounds), [&](int64_t round, int64_t share, int worker) {
+        if (inside[static_cast<size_t>(worker)].fetch_add(1) != 0) ++broken;
+        ++visits[static_cast<size_t>(round) * n_shares + static_cast<size_t>(share)];
+        inside[static_cast<size_t>(worker)].fetch_sub(1);
+      });
+      EXPECT_EQ(broken, 0);
+      EXPECT_EQ(std::count(visits.begin(), visits.end(), 1), std::ssize(visits));
+    }
+  }
+}
+
+// While every worker is in its own share of a round, it can be in no other.
+TEST(ThreadPoolTest, WorkersThatComeTakeTheirOwnShares) {
+  ThreadPool pool({.n_threads = 3, .spin_us = 0});
+  for (int job = 0; job < 2000; ++job) {
+    std::atomic<int> arrived{0}, strangers{0};
+    pool.for_each_share(1, [&](int64_t, int64_t share, int worker) {
+      if (share != worker) ++strangers;
+      ++arrived;
+      while (arrived < 3) std::this_thread::yield();
+    });
+    ASSERT_EQ(arrived, 3);
+    ASSERT_EQ(strangers, 0);
+  }
+}
+
+// Worker 1 stays in its first share until all other shares are computed, which others have to do.
+TEST(ThreadPoolTest, OthersTakeTheSharesOfAWorkerThatIsHeldUp) {
+  ThreadPool pool({.n_threads = 3, .spin_us = 20});
+  constexpr int64_t kRounds = 5;
+  for (int job = 0; job < 200; ++job) {
+    std::atomic<int64_t> computed{0};
+    std::atomic<bool> held{false};
+    pool.for_each_share(kRounds, [&](int64_t, int64_t, int worker) {
+      if (worker == 1 && !held.exchange(true)) {
+        while (computed < kRounds * 3 - 1) std::this_thread::yield();
+      }
+      ++computed;
+    });
+    ASSERT_EQ(computed, kRounds * 3);
+  }
+}
+
 // A07. Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
 // The pauses between jobs let them meet workers at every point of falling asleep.
 void rendezvous(ThreadPool& pool, int jobs) {
@@ -200,6 +254,24 @@ void tiny_jobs(int64_t spin_us) {
     ASSERT_EQ(results[2], job + 2);
   }
 }
+
+// The same with shares, in turns with other jobs.
+void tiny_shares(int64_t spin_us) {
+  ThreadPool pool({.n_threads = 4, .spin_us = spin_us});
+  for (int64_t job = 0; job < 20000; ++job) {
+    int64_t results[4] = {};
+    const auto add = [&results, job](int64_t i) { results[i] += job + i; };
+    if (job % 3 == 2) {
+      pool.for_each(4, 1, [&add](int64_t i, int64_t, int) { add(i); });
+    } else {
+      pool.for_each_share(1, [&add](int64_t, int64_t share, int) { add(share); });
+    }
+    for (int64_t i = 0; i < 4; i++) ASSERT_EQ(results[i], job + i);
+  }
+}
+
+TEST(ThreadPoolTest, LateWorkersNeverTouchTheNextTinyShares) { tiny_shares(50); }
+TEST(ThreadPoolTest, LateWorkersThatSleptNeverTouchTheNextTinyShares) { tiny_shares(0); }
 
 TEST(ThreadPoolTest, LateWorkersNeverTouchTheNextTinyJob) { tiny_jobs(50); }
 TEST(ThreadPoolTest, LateWorkersThatSleptNeverTouchTheNextTinyJob) { tiny_jobs(0); }
