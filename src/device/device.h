@@ -35,7 +35,15 @@ struct HostTask {
   const char* name = "";
   std::function<Status()> run;  // called once per enqueue or replay; must not allocate on the token path
   std::vector<Range> ranges;
+  // In place of run: work that may be left out from any point on. It should end soon once `awaited` says that the
+  // stream asks for its next task, on devices that can tell. `awaited` may be called from any thread meanwhile.
+  std::function<void(const std::function<bool()>& awaited)> spare = {};
 };
+inline Status run_task(const HostTask& task, const std::function<bool()>& awaited) {
+  if (task.run) return task.run();
+  task.spare(awaited);
+  return {};
+}
 
 // Names a host task of a stream (or of the graph being captured) for Stream::wait.
 struct Ticket {

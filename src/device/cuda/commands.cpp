@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/format.h"
+#include "kernels/cuda/flags.h"
 
 namespace strata::device::cuda {
 namespace {
@@ -96,6 +97,19 @@ Status Commands::await_done(const MappedSignals& signals, uint32_t number) const
   return check_driver(
       memory_ops_.wait(stream(), signals.device_address(signals.host().tasks.done), number, CU_STREAM_WAIT_VALUE_GEQ),
       "cuStreamWaitValue32");
+}
+
+Status Commands::raise(const MappedSignals& signals, std::atomic<uint32_t>& word, uint32_t value) const {
+  if (!memory_ops_.available()) return signal(signals, word, value);
+  kernels::cuda::launch_raise(reinterpret_cast<uint32_t*>(signals.device_address(word)), value, stream());
+  return check_call(cudaGetLastError(), "the launch of a kernel", "a host task");
+}
+
+Status Commands::await_raised(const MappedSignals& signals, uint32_t number) const {
+  if (!memory_ops_.available()) return await_done(signals, number);
+  const auto* word = reinterpret_cast<const uint32_t*>(signals.device_address(signals.host().tasks.done));
+  kernels::cuda::launch_await(word, number, stream());
+  return check_call(cudaGetLastError(), "the launch of a kernel", "a host task");
 }
 
 }  // namespace strata::device::cuda

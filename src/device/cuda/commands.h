@@ -64,6 +64,9 @@ class Commands {
   // wait is for all tasks that the stream has asked for until then.
   Status signal(const MappedSignals& signals, std::atomic<uint32_t>& word, uint32_t value) const;
   Status await_done(const MappedSignals& signals, uint32_t number) const;
+  // The same by kernels, where there are operations for it: between kernels they are quicker.
+  Status raise(const MappedSignals& signals, std::atomic<uint32_t>& word, uint32_t value) const;
+  Status await_raised(const MappedSignals& signals, uint32_t number) const;
 
   cudaStream_t stream() const { return context_.stream; }
   size_t workspace_bytes(const Launch& launch) const;

@@ -37,13 +37,13 @@ class CudaGraph::CaptureStream final : public Stream {
     const auto number = static_cast<uint32_t>(graph_.tasks_.size() + 1);
     TaskWords& words = graph_.signals_->host().tasks;
     graph_.tasks_.push_back({.task = &task, .words = &words, .number = number, .of_graph = true});
-    if (status_.ok()) status_ = commands_.signal(*graph_.signals_, words.requested, number);
+    if (status_.ok()) status_ = commands_.raise(*graph_.signals_, words.requested, number);
     return {static_cast<int>(number)};
   }
   void wait(Ticket ticket) override {
     ASSERT(ticket.index > 0 && static_cast<size_t>(ticket.index) <= graph_.tasks_.size());
     graph_.tasks_[static_cast<size_t>(ticket.index) - 1].awaited = true;
-    if (status_.ok()) status_ = commands_.await_done(*graph_.signals_, static_cast<uint32_t>(ticket.index));
+    if (status_.ok()) status_ = commands_.await_raised(*graph_.signals_, static_cast<uint32_t>(ticket.index));
   }
   void abort(Error) override {}
   Status synchronize() override { return {}; }

@@ -19,12 +19,15 @@ void pause() { __builtin_ia32_pause(); }
 // Watches until `seen()` or the time is over.
 template <class Seen>
 bool spin(int64_t duration_ns, const Seen& seen) {
+  constexpr int kLooksPerClockRead = 32;
   const int64_t end = real_clock().now_ns() + duration_ns;
-  while (!seen()) {
-    for (int i = 0; i < 32; i++) pause();
-    if (real_clock().now_ns() >= end) return false;
-  }
-  return true;
+  do {
+    for (int i = 0; i < kLooksPerClockRead; i++) {
+      if (seen()) return true;
+      pause();
+    }
+  } while (real_clock().now_ns() < end);
+  return false;
 }
 
 }  // namespace
@@ -83,7 +86,7 @@ void TaskQueue::wait_idle() {
 void TaskQueue::run() {
   while (TaskRequest* request = next()) {
     await_request(*request);
-    answer(*request, user_.draining() ? Status() : request->task->run());
+    answer(*request, user_.draining() ? Status() : run_task(*request->task, [this] { return next_requested(); }));
     pop();
   }
 }
@@ -97,6 +100,14 @@ TaskRequest* TaskQueue::next() {
   // What was pushed is seen, and ordered, under the mutex.
   const LockGuard lock(mutex_);
   return stopping_.load() ? nullptr : &at(n_popped_.load());
+}
+
+// What was pushed stands until it is popped, which only the thread that waits for the task does.
+bool TaskQueue::next_requested() {
+  const uint64_t next = n_popped_.load(std::memory_order_relaxed) + 1;
+  if (next >= n_pushed_.load(std::memory_order_acquire)) return false;
+  const TaskRequest& request = at(next);
+  return reached(request.words->requested.load(std::memory_order_relaxed), request.number);
 }
 
 void TaskQueue::await_request(const TaskRequest& request) {

@@ -81,6 +81,8 @@ class TaskQueue {
   void run();
   TaskRequest* next();
   void await_request(const TaskRequest& request);
+  // While a task runs: whether the stream asks for the one behind it. Any thread that the task employs.
+  bool next_requested();
   void answer(TaskRequest& request, Status status);
   void pop();
   TaskRequest& at(uint64_t index) { return ring_[index % kCapacity]; }

@@ -11,6 +11,10 @@ namespace {
 
 // Weight rows of an expert that one worker computes at once, at the least.
 constexpr int64_t kPieceRows = 32;
+// Rows that are touched between two looks at whether to stop.
+constexpr int64_t kTouchRows = 16;
+// Shares of an expert's rows are multiples of so many: as many as kernels compute side by side.
+constexpr int64_t kShareRows = 4;
 
 // Floats of scratch per thread for a product, or for rounding its inputs.
 int64_t product_scratch(int64_t dim, int64_t ffn) {
@@ -56,15 +60,38 @@ struct Piece {
   float* scratch;
 };
 
+// Reads a byte of each cache line, in four streams: a prefetcher follows each.
+void touch(const uint8_t* at, size_t bytes) {
+  constexpr size_t kLine = 64, kStreams = 4;
+  const size_t length = (bytes / kStreams + kLine - 1) / kLine * kLine;
+  for (size_t i = 0; i < length; i += kLine) {
+    for (size_t stream = 0; stream < kStreams; stream++) {
+      const size_t byte = stream * length + i;
+      if (byte < bytes) static_cast<void>(*static_cast<const volatile uint8_t*>(at + byte));
+    }
+  }
+}
+
 int64_t most_pairs(const PairGroups& groups) {
   int64_t most = 1;
   for (int64_t g = 0; g < groups.n; g++) most = std::max<int64_t>(most, groups.begins[g + 1] - groups.begins[g]);
   return most;
 }
 
+// The weight rows of a matrix that a thread computes where every thread has a share of every expert.
+struct RowShare {
+  int64_t first, end;
+};
+RowShare share_of(int64_t total_rows, int64_t share, int64_t n_shares) {
+  const int64_t units = (total_rows + kShareRows - 1) / kShareRows;
+  const auto begin = [&](int64_t i) { return std::min(units * i / n_shares * kShareRows, total_rows); };
+  return {begin(share), begin(share + 1)};
+}
+
 // Calls body(piece) for every piece of `total_rows` weight rows of every group, none larger than the scratch for its
-// products. Where groups are of a few pairs, time goes by the weights that are read, and rows are shared out whatever
-// expert they are of. Else it goes by a group's pairs too: each thread gets several pieces.
+// products. Where groups are of a few pairs, time goes by the weights that are read: every thread has its share of each
+// expert, the same whatever the others are, so that it may have it in its caches (touch_experts). Else time goes by a
+// group's pairs too: each thread gets several pieces.
 template <class Body>
 void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_rows, const Body& body) {
   const PairGroups& groups = batch.groups;
@@ -72,6 +99,17 @@ void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_ro
   const int64_t most_tokens = most_pairs(groups);
   const int64_t fit = kRoundedTokens / std::min(most_tokens, kRoundedTokens);
   const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
+  if (most_tokens <= kernels::kFewRows) {
+    const int64_t n_shares = compute.pool().n_threads();
+    compute.pool().for_each_share(groups.n, [&](int64_t g, int64_t share, int worker) {
+      const RowShare own = share_of(total_rows, share, n_shares);
+      for (int64_t first = own.first; first < own.end; first += fit * kPieceRows) {
+        body(Piece{batch.places.expert(g), groups.begins[g], groups.begins[g + 1], first,
+                   std::min(fit * kPieceRows, own.end - first), compute.scratch(worker, scratch_floats)});
+      }
+    });
+    return;
+  }
   const auto compute_units = [&](int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end;) {
       const int64_t g = unit / units;
@@ -82,10 +120,6 @@ void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_ro
       unit += count;
     }
   };
-  if (most_tokens <= kernels::kFewRows) {
-    compute.pool().for_each_shrinking(groups.n * units, 1, compute_units);
-    return;
-  }
   const int64_t shared = compute.grain(groups.n * total_rows, kPieceRows) / kPieceRows;
   const int64_t length = std::clamp<int64_t>(shared, 1, std::min(fit, units));
   const int64_t pieces = (units + length - 1) / length;  // of a group
@@ -285,6 +319,20 @@ void compute_experts(Compute& compute, const ExpertBatch& batch) {
   if (batch.groups.n == 0) return;
   compute_hidden(compute, batch);
   compute_down(compute, batch);
+}
+
+void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, const std::function<bool()>& stop) {
+  const int64_t n_shares = compute.pool().n_threads();
+  compute.pool().for_each_share(n, [&](int64_t i, int64_t share, int) {
+    const PlacedExpert expert = places.expert(i);
+    for (const PlacedMatrix* m : {&expert.gate, &expert.up, &expert.down}) {
+      const RowShare own = share_of(m->w.rows, share, n_shares);
+      for (int64_t row = own.first; row < own.end && !stop(); row += kTouchRows) {
+        const int64_t rows = std::min(kTouchRows, own.end - row);
+        touch(m->w.data + static_cast<size_t>(row) * m->w.row_bytes, static_cast<size_t>(rows) * m->w.row_bytes);
+      }
+    }
+  });
 }
 
 int64_t expert_scratch(int64_t dim, int64_t ffn) { return product_scratch(dim, ffn) + kPieceRows * kRoundedTokens; }

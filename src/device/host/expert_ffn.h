@@ -2,6 +2,8 @@
 // ExpertFfn and the dispatch of experts in host memory share, so that a pair has the same bits in both.
 #pragma once
 
+#include <functional>
+
 #include "device/host/compute.h"
 #include "device/ops/moe.h"
 
@@ -59,7 +61,10 @@ struct ExpertBatch {
 };
 // Each expert is computed for all its pairs at once; weight rows are shared out over the pool.
 void compute_experts(Compute& compute, const ExpertBatch& batch);
-// Floats of scratch per thread that it takes.
+// Reads n experts, each thread what compute_experts() would have it read of them for few pairs: it then finds them in
+// its caches, as far as these hold them. Ends soon once `stop`, which any thread asks, says so. No result changes.
+void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, const std::function<bool()>& stop);
+// Floats of scratch per thread that compute_experts() takes.
 int64_t expert_scratch(int64_t dim, int64_t ffn);
 
 }  // namespace strata::device::host

@@ -54,7 +54,7 @@ class HostStream final : public Stream {
     last_ticket_ = last_ticket_ == std::numeric_limits<int>::max() ? 0 : last_ticket_ + 1;
     const Ticket ticket{last_ticket_};
     if (failed()) return ticket;
-    if (Status status = task.run(); !status.ok()) {
+    if (Status status = run_task(task, [] { return false; }); !status.ok()) {
       failed_tasks_.push_back({ticket.index, std::move(status).error()});
     }
     return ticket;
