@@ -29,6 +29,8 @@ namespace strata {
   X(kExpertRows, "expert_rows", "(token, expert) pairs computed on the CPU")                  \
   X(kExpertBytes, "expert_bytes", "bytes of experts that the CPU read to compute them")       \
   X(kExpertNs, "expert_ns", "time in which the CPU computed experts")                         \
+  X(kGuessedExperts, "guessed_experts", "experts read ahead for a device's next layer")         \
+  X(kGuessesUsed, "guesses_used", "those of them that the CPU then computed")                 \
   X(kCacheHits, "cache_hits", "(token, expert) pairs whose expert was in a device's cache")   \
   X(kCacheMisses, "cache_misses", "(token, expert) pairs whose expert was not")               \
   X(kCacheUploads, "cache_uploads", "experts copied into a device's cache")                   \

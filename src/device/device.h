@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "base/source_site.h"
 #include "device/launch.h"
@@ -37,9 +38,9 @@ struct HostTask {
   std::vector<Range> ranges;
   // In place of run: work that may be left out from any point on. It should end soon once `awaited` says that the
   // stream asks for its next task, on devices that can tell. `awaited` may be called from any thread meanwhile.
-  std::function<void(const std::function<bool()>& awaited)> spare = {};
+  std::function<void(FunctionRef<bool()> awaited)> spare = {};
 };
-inline Status run_task(const HostTask& task, const std::function<bool()>& awaited) {
+inline Status run_task(const HostTask& task, FunctionRef<bool()> awaited) {
   if (task.run) return task.run();
   task.spare(awaited);
   return {};

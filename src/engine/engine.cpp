@@ -152,7 +152,8 @@ Result<std::vector<int32_t>> Engine::link_shares(size_t part) {
   std::optional<double> fraction = config_.pcie_frac;
   if (config_.deterministic) fraction = 1;
   if (!fraction && !(rates.link > 0 && rates.cpu > 0)) return std::vector<int32_t>();
-  std::vector<int32_t> shares = experts::link_shares(hp_.route.n_experts, rates, fraction);
+  const auto blob_bytes = static_cast<int64_t>(request_.layout.largest_blob_bytes());
+  std::vector<int32_t> shares = experts::link_shares(hp_.route.n_experts, blob_bytes, rates, fraction);
   log_info("{} gets experts over its link at {:.1f} GB/s, the CPU computes them at {:.1f} GB/s: of {} that the cache "
            "lacks the device reads {}",
            device_of(part).name(), rates.link / 1e9, rates.cpu / 1e9, hp_.route.n_used,

@@ -1,7 +1,7 @@
 // One chain within a layer:
 //
-//   device: share experts out, tell the host -> fetch linked ones -> they, and those in slots -> wait -> combine
-//   host:                                   \-> the other experts ------------------------------>/
+//   device: share out, tell the host -> fetch linked ones -> they, and those in slots -> guess the next -> wait -> sum
+//   host:                           \-> compute the others -------------------------------------------->/ read ahead
 //
 // Which pair is computed where the device decides, from the cache's table as it is then, and tells the host, so both
 // sides agree whatever the host has planned meanwhile. What goes from one side to the other (ids, inputs, output rows)
@@ -11,6 +11,7 @@
 
 #include "experts/cache.h"
 #include "experts/device_rows.h"
+#include "experts/guessed_experts.h"
 #include "experts/host_experts.h"
 #include "experts/linked_experts.h"
 #include "experts/routing_copy.h"
@@ -41,6 +42,7 @@ class CachedDispatch final : public Dispatch {
                                                    "expert output rows"));
     ASSIGN_OR_RETURN(rows_, DeviceRows::create(device, spec_.layout, limits_));
     ASSIGN_OR_RETURN(linked_, LinkedExperts::create(spec_));
+    ASSIGN_OR_RETURN(guessed_, GuessedExperts::create(spec_));
     ASSIGN_OR_RETURN(place_of_, device.allocate(places_bytes(limits_), "places of experts"));
     tasks_.resize(spec_.layout.layers().size());
     if (spec_.ring.empty()) return {};
@@ -49,7 +51,8 @@ class CachedDispatch final : public Dispatch {
   }
 
   void run(device::Stream& stream, int32_t layer, const In<int32_t>& ids, const In<float>& weights, const In<float>& x,
-           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula) override {
+           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula,
+           const NextLayer* next) override {
     ASSERT(ids.stride == limits_.n_used && x.stride == limits_.dim);
     const LayerRows step{layer, ids, x, live, formula};
     const device::In<int32_t> places = share_out(stream, step);
@@ -60,6 +63,7 @@ class CachedDispatch final : public Dispatch {
       const device::ExpertSlots cached = spec_.cache == nullptr ? device::ExpertSlots{} : spec_.cache->slots();
       rows_->enqueue(stream, step, linked_->slots(layer, cached), places);
     }
+    if (next != nullptr) guessed_->enqueue(stream, *next, ids.rows);
     stream.wait(ticket);
     const View<float> arrived = device::view_of<float>(*host_y_, step.pairs(), limits_.dim);
     device::Combine sum{.rows = arrived, .weights = weights, .ids = ids, .live = live, .x = y};
@@ -122,11 +126,12 @@ class CachedDispatch final : public Dispatch {
   }
 
   Status compute_layer(const LayerTask& task) {
-    if (spec_.interrupt) RETURN_IF_ERROR(spec_.interrupt());
     const RoutingCopy::Reading routing(*routing_, task.layer);
     const auto n_pairs = static_cast<size_t>(routing.n_rows() * limits_.n_used);
     const auto x = host_x_->read<float>(0, static_cast<size_t>(routing.n_rows() * limits_.dim));
     const auto y = host_y_->write<float>(0, n_pairs * static_cast<size_t>(limits_.dim));
+    guessed_->layer_begins(task.layer, routing.n_rows(), routing.all_ids(), routing.all_places());
+    if (spec_.interrupt) RETURN_IF_ERROR(spec_.interrupt());
     routing.count();
     return experts_->compute({.layer = task.layer,
                               .formula = task.formula,
@@ -145,6 +150,7 @@ class CachedDispatch final : public Dispatch {
   std::unique_ptr<device::HostBuffer> host_y_;  // pinned [pairs][dim]; row = token * k + rank
   std::unique_ptr<DeviceRows> rows_;
   std::unique_ptr<LinkedExperts> linked_;
+  std::unique_ptr<GuessedExperts> guessed_;
   std::unique_ptr<device::Buffer> place_of_;  // int32 [n_experts] slot, kLinkedPlace, or -1 for the host's
   std::vector<std::unique_ptr<LayerTask>> tasks_;
   std::unique_ptr<StreamedDispatch> streamed_;
@@ -156,7 +162,8 @@ DispatchBytes cached_dispatch_bytes(const DispatchLimits& limits) {
   const int64_t host_rows = (limits.max_rows + limits.pairs()) * limits.dim;
   return {.device =
               DeviceRows::bytes_needed(limits) + LinkedExperts::bytes_needed(limits).device + places_bytes(limits),
-          .host = HostExperts::bytes_needed(limits) + RoutingCopy::bytes_needed(limits) + float_bytes(host_rows)};
+          .host = HostExperts::bytes_needed(limits) + RoutingCopy::bytes_needed(limits) +
+                  GuessedExperts::bytes_needed(limits) + float_bytes(host_rows)};
 }
 
 Result<std::unique_ptr<Dispatch>> make_cached_dispatch(const DispatchSpec& spec) {

@@ -11,7 +11,7 @@ class DispatchOfNone final : public Dispatch {
  public:
   explicit DispatchOfNone(bool on_host) : on_host_(on_host) {}
   void run(device::Stream&, int32_t, const device::In<int32_t>&, const device::In<float>&, const device::In<float>&,
-           const device::InOut<float>&, const device::In<int32_t>&, const ExpertFormula&) override {
+           const device::InOut<float>&, const device::In<int32_t>&, const ExpertFormula&, const NextLayer*) override {
     ASSERT(false);
   }
   bool host_takes_part(int64_t rows) const override { return on_host_ || rows > kFewRows; }

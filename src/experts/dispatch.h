@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/function_ref.h"
 #include "base/stats.h"
 #include "device/device.h"
 #include "device/host/compute.h"
@@ -62,6 +63,13 @@ struct DispatchBytes {
   uint64_t total() const { return device + host; }
 };
 
+// The layer behind one: a dispatch may ask what its router would choose of this layer's rows, to be ready for it.
+struct NextLayer {
+  int32_t layer;
+  // Queues that router; it puts its choice, best first, into ids [rows][k] and touches nothing else that is in use.
+  FunctionRef<void(const device::Out<int32_t>& ids)> enqueue_router;
+};
+
 // Rows of a step in which the host has a part only where it cannot do without, since each word with it costs time.
 inline constexpr int64_t kFewRows = 16;
 
@@ -79,11 +87,11 @@ class Dispatch {
 
   // Enqueues y[r] += sum over ranks j of weights[r][j] * expert ids[r][j] of x[r], for the live rows. A layer is always
   // given the same memory (its first views decide), so that captured graphs stay valid. Rows of ids and x are packed,
-  // except where all is computed on the host.
+  // except where all is computed on the host. `next`: null for no guesses.
   //   ids int32 [rows][k], weights [rows][k], x [rows][dim], y [rows][dim]
   virtual void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                    const device::In<float>& weights, const device::In<float>& x, const device::InOut<float>& y,
-                   const device::In<int32_t>& live, const ExpertFormula& formula) = 0;
+                   const device::In<int32_t>& live, const ExpertFormula& formula, const NextLayer* next) = 0;
 
   // Where the router is to put the ids of a layer in a step of so many rows, packed; empty: anywhere.
   virtual device::View<int32_t> own_ids(int32_t layer, int64_t rows);

@@ -28,7 +28,8 @@ class HostDispatch final : public Dispatch {
   }
 
   void run(device::Stream& stream, int32_t layer, const In<int32_t>& ids, const In<float>& weights, const In<float>& x,
-           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula) override {
+           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula,
+           const NextLayer*) override {
     LayerTask& task = layer_task(layer, ids, x, live, formula);
     stream.wait(stream.host_task(task.task));
     stream.enqueue(device::Combine{

@@ -129,7 +129,7 @@ void StreamedDispatch::upload_offsets() {
 
 void StreamedDispatch::run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids,
                            const device::In<float>& weights, const device::In<float>& x, const device::InOut<float>& y,
-                           const device::In<int32_t>& live, const ExpertFormula& formula) {
+                           const device::In<int32_t>& live, const ExpertFormula& formula, const NextLayer*) {
   ASSERT(ids.stride == spec_.limits.n_used);
   ASSERT(x.stride == spec_.limits.dim);
   ASSERT(memory_ != nullptr);

@@ -41,7 +41,7 @@ class StreamedDispatch final : public Dispatch {
   // Experts that cannot be read fail the stream; then the rest of the step, up to end_step(), queues nothing.
   void run(device::Stream& stream, int32_t layer, const device::In<int32_t>& ids, const device::In<float>& weights,
            const device::In<float>& x, const device::InOut<float>& y, const device::In<int32_t>& live,
-           const ExpertFormula& formula) override;
+           const ExpertFormula& formula, const NextLayer*) override;
   // Whether it has failed the stream in this step.
   bool failed() const { return failed_; }
   // Ends a step: returns when nothing writes to the ring any more. A failed copy is reported, and then forgotten.

@@ -56,7 +56,8 @@ class WholeDispatch final : public Dispatch {
   bool host_takes_part(int64_t rows) const override { return rows > kFewRows; }
 
   void run(device::Stream& stream, int32_t layer, const In<int32_t>& ids, const In<float>& weights, const In<float>& x,
-           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula) override {
+           const InOut<float>& y, const In<int32_t>& live, const ExpertFormula& formula,
+           const NextLayer*) override {
     const LayerRows rows{
         .layer = layer, .ids = ids, .x = x, .live = live, .formula = formula, .weights = weights, .sum = y};
     if (!host_takes_part(ids.rows)) {

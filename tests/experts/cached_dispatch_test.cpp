@@ -96,6 +96,34 @@ TEST_P(CachedDispatch, ManyRowsAndSeveralThreads) {
                           {150, 65, 2});
 }
 
+// A guess of what the next layer leaves to the CPU changes no bit. Here all guesses are right.
+TEST(GuessedExperts, HaveTheBitsOfTheHost) {
+  const ExpertSpec spec{.n_layers = 4, .dim = 36, .ffn = 70, .n_experts = 8};
+  const ExpertModel model(spec, random_parts(spec, 5));
+  CachedRig host(model, {.max_rows = 20, .k = 3});
+  for (const double fraction : {0.0, 0.4, 1.0}) {
+    for (const uint64_t sim_seed : {1, 2, 3}) {
+      CachedRig rig(model, {.where = Where::kSim,
+                            .max_rows = 20,
+                            .k = 3,
+                            .slots = 6,
+                            .threads = 2,
+                            .link_shares = experts::link_shares(spec.n_experts, 1, {}, fraction),
+                            .guesses = true,
+                            .sim_spec = format("sim:64MiB/seed={}", sim_seed)});
+      uint64_t seed = 1;
+      for (const int64_t rows : {1, 20, 1, 3}) {
+        const CachedInputs in(spec, rows, 3, seed++);
+        EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), host.run(in.routing, in.x, in.y)))
+            << fraction << " linked, " << rows << " rows";
+      }
+      EXPECT_EQ(rig.stats.get(Counter::kGuessedExperts) > 0, fraction < 1);
+      if (fraction > 0) continue;
+      EXPECT_EQ(rig.stats.get(Counter::kGuessesUsed), rig.stats.get(Counter::kGuessedExperts));
+    }
+  }
+}
+
 // The device reads its share of the missing experts where they lie in the host's memory, and the CPU computes the rest:
 // the same bits whatever the share, and together they are all that the cache lacks.
 TEST(LinkedExperts, HaveTheBitsOfTheHost) {
@@ -109,7 +137,7 @@ TEST(LinkedExperts, HaveTheBitsOfTheHost) {
                               .max_rows = 20,
                               .k = 3,
                               .slots = slots,
-                              .link_shares = experts::link_shares(spec.n_experts, {}, fraction),
+                              .link_shares = experts::link_shares(spec.n_experts, 1, {}, fraction),
                               .sim_spec = format("sim:64MiB/seed={}", sim_seed)});
         int64_t pairs = 0, hits = 0;
         uint64_t seed = 1;
@@ -141,7 +169,7 @@ TEST(LinkedExperts, PageableOnesAreComputedByTheCpu) {
   Stats stats;
   const auto source = make_mapped_source(*model.model, model.layout, stats).value();
   CachedRig rig(model,
-                {.where = Where::kSim, .slots = 4, .link_shares = experts::link_shares(spec.n_experts, {}, 1.0)},
+                {.where = Where::kSim, .slots = 4, .link_shares = experts::link_shares(spec.n_experts, 1, {}, 1.0)},
                 source.get());
   EXPECT_TRUE(same_bits(rig.run(in.routing, in.x, in.y), host.run(in.routing, in.x, in.y)));
   EXPECT_EQ(rig.stats.get(Counter::kLinkedRows), 0);

@@ -160,9 +160,14 @@ std::unique_ptr<device::Buffer> CachedRig::buffer(int64_t n) {
 void CachedRig::enqueue(Dispatch& dispatch, device::Stream& stream, int64_t rows) {
   const int64_t dim = model_.spec.dim;
   for (int32_t layer = 0; layer < model_.spec.n_layers; layer++) {
+    const auto route = [&](const device::Out<int32_t>& ids) {
+      stream.copy(*ids.memory, ids.offset, *ids_, 0, static_cast<size_t>(rows * options_.k) * sizeof(int32_t));
+    };
+    const experts::NextLayer next{layer + 1, route};
     dispatch.run(stream, layer, device::view_of<int32_t>(*ids_, rows, options_.k),
                  device::view_of<float>(*weights_, rows, options_.k), device::view_of<float>(*x_, rows, dim),
-                 device::view_of<float>(*y_, rows, dim), device::view_of<int32_t>(*live_, 1, 1), options_.formula);
+                 device::view_of<float>(*y_, rows, dim), device::view_of<int32_t>(*live_, 1, 1), options_.formula,
+                 options_.guesses && next.layer < model_.spec.n_layers ? &next : nullptr);
   }
 }
 

@@ -24,6 +24,7 @@ struct CachedOptions {
   int64_t ring_places = 0;  // what the ring has room for; 0: no ring
   // Of m missing experts, how many the device reads out of the arena, which is page-locked then; empty: none.
   std::vector<int32_t> link_shares = {};
+  bool guesses = false;     // that the next layer is routed like this one
   bool borrows = false;     // the ring lies in slots that the cache lends for each step that streams
   std::string sim_spec = "sim:64MiB/seed=5";
 };

@@ -46,7 +46,7 @@ DispatchRig::DispatchRig(const ExpertModel& model, const RigOptions& options, ex
                                        .ffn = model.spec.ffn};
   dispatch_ = experts::Dispatch::create({device_, device_.compute(), *source_, model.layout, limits, stats}).value();
   graph_ = device_.capture([&](device::Stream& s) {
-    dispatch_->run(s, 0, ids_, weights_, x_, y_, live_, options_.formula);
+    dispatch_->run(s, 0, ids_, weights_, x_, y_, live_, options_.formula, nullptr);
   }).value();
   stream_ = device_.make_stream("test");
 }

@@ -321,7 +321,7 @@ void compute_experts(Compute& compute, const ExpertBatch& batch) {
   compute_down(compute, batch);
 }
 
-void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, const std::function<bool()>& stop) {
+void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, FunctionRef<bool()> stop) {
   const int64_t n_shares = compute.pool().n_threads();
   compute.pool().for_each_share(n, [&](int64_t i, int64_t share, int) {
     const PlacedExpert expert = places.expert(i);

@@ -2,8 +2,7 @@
 // ExpertFfn and the dispatch of experts in host memory share, so that a pair has the same bits in both.
 #pragma once
 
-#include <functional>
-
+#include "base/function_ref.h"
 #include "device/host/compute.h"
 #include "device/ops/moe.h"
 
@@ -63,7 +62,7 @@ struct ExpertBatch {
 void compute_experts(Compute& compute, const ExpertBatch& batch);
 // Reads n experts, each thread what compute_experts() would have it read of them for few pairs: it then finds them in
 // its caches, as far as these hold them. Ends soon once `stop`, which any thread asks, says so. No result changes.
-void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, const std::function<bool()>& stop);
+void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, FunctionRef<bool()> stop);
 // Floats of scratch per thread that compute_experts() takes.
 int64_t expert_scratch(int64_t dim, int64_t ffn);
 

@@ -85,7 +85,12 @@ void MoeBlock::enqueue(const StepContext& ctx, int layer, const MoeBlock* next) 
   }
   experts::ExpertFormula formula = formula_;
   formula.round_activations = ctx.numeric.round_activations;
-  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.sum(), live, formula);
+  const auto route_ahead = [&](const device::Out<int32_t>& guess) {
+    next->enqueue_router(ctx, guess, ctx.view(Act::kAheadWeights, hp.route.n_used), Norm::kDone);
+  };
+  const experts::NextLayer behind{layer + 1, route_ahead};
+  ctx.dispatch.run(ctx.stream, layer, ids, weights, ctx.normed(), ctx.sum(), live, formula,
+                   next == nullptr ? nullptr : &behind);
   if (hp.shared_ffn == 0) return;
 
   const device::View<float> gate = ctx.view(Act::kGate, hp.shared_ffn);
