@@ -38,21 +38,23 @@ def with_joined(words, flag):
     return joined
 
 
-def decode_arguments(prog, description, rounds, flags, words):
-    """What scripts take that decode one model with strata bench; what stands after -- becomes .flags, else `flags`."""
+def decode_arguments(prog, description, rounds, flags, words, threads=2):
+    """What scripts take that decode one model with strata bench; what stands after -- becomes .flags, else `flags`.
+
+    With 0 `threads`, as many as the program takes by itself unless some are asked for."""
     parser = argparse.ArgumentParser(
         prog=prog, usage="%(prog)s MODEL [options] [-- FLAGS OF STRATA BENCH]", description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path, metavar="MODEL")
     parser.add_argument("--strata", type=pathlib.Path, default=default_strata())
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--threads", "-t", type=int, default=2)
+    parser.add_argument("--threads", "-t", type=int, default=threads)
     parser.add_argument("--n-gen", "-n", type=int, default=64)
     parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run is ended")
     cut = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:cut])
     options.flags = words[cut + 1:] or flags
-    if options.rounds < 1 or options.threads < 1 or options.n_gen < 1:
+    if options.rounds < 1 or options.threads < min(threads, 1) or options.n_gen < 1:
         parser.error("rounds, threads and tokens are at least 1")
     if not options.model.is_file():
         parser.error(f"{options.model}: no such file")

@@ -1,5 +1,5 @@
-// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh, ngram.sh and two_gpus.sh put the right numbers into their
-// tables and go on when a rival fails. The rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh, ngram.sh, places.sh and two_gpus.sh put the right numbers into
+// their tables and go on when a rival fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -146,6 +146,23 @@ TEST_F(BenchScripts, HybridDropsFlagsThatWereBestNowhere) {
   EXPECT_TRUE(has(outcome, " -good | 10.00 (10.00 to 10.00) |")) << outcome.out;
   EXPECT_TRUE(has(outcome, " -slow | - | tg4 | 5.00 (5.00 to 5.00) |") ||
               has(outcome, " -slow | 0 | tg4 | 5.00 (5.00 to 5.00) |")) << outcome.out;
+}
+
+// What is measured is made up, so that all of the table is known.
+TEST_F(BenchScripts, PlacesOfExpertsAreMeasuredInTurn) {
+  const std::string ours = script("ours", R"(
+    [ "$1" = bench ] || exit 0
+    case "$*" in *direct*) speed=10 drive=3e6 said="";; *) speed=40 drive=0 said="4 GiB of 5 GiB page-locked";; esac
+    echo "{\"engines\": [{\"description\": \"$said\"}], \"tests\": [{\"tokens_per_second\": {\"median\": $speed},"
+    echo " \"cache_hit_share\": 0.25, \"cpu_expert_bytes_per_token\": 2e6, \"link_bytes_per_token\": 1e6,"
+    echo " \"drive_bytes_per_token\": $drive}]}")");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/places.sh", tiny_model(), "--strata", ours, "--rounds", "2",
+                                 "--places", "--experts arena;--experts direct", "--", "--device", "cuda:0"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(has(outcome, "| --experts arena | 40.00 (40.00 to 40.00) | 25 % | 2.0 | 1.0 | 0.0 | 4 GiB |"))
+      << outcome.out;
+  EXPECT_TRUE(has(outcome, "| --experts direct | 10.00 (10.00 to 10.00) | 25 % | 2.0 | 1.0 | 3.0 | none |"));
+  EXPECT_TRUE(has(outcome, "--experts direct --device cuda:0\n")) << outcome.out;
 }
 
 TEST_F(BenchScripts, StartupMeasuresWarmAndCold) {
