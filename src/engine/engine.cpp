@@ -114,6 +114,15 @@ bool Engine::reads_files() const {
          plan_.needs_bytes + request_.layout.total_bytes() > request_.ram_bytes;
 }
 
+bool Engine::all_page_locked() const {
+  for (int32_t l = 0; l < static_cast<int32_t>(request_.layout.layers().size()); l++) {
+    for (int32_t e = 0; e < request_.layout.layer(l).n_experts; e++) {
+      if (source_->pinned_place({l, e}).buffer == nullptr) return false;
+    }
+  }
+  return true;
+}
+
 model::PartOptions Engine::part_options(size_t part) const {
   const experts::PartPlacement& placed = plan_.parts[part];
   return {.step = step_limits_,
@@ -227,6 +236,8 @@ Status Engine::load_part(size_t i, std::vector<int32_t> shares) {
                              .n_parts = n_parts()};
   model::PartOptions options = part_options(i);
   options.blob_bytes = request_.layout.largest_blob_bytes();
+  // The device computes all experts then, and those that it cannot read over its link it has to get as prompts do.
+  if (config_.deterministic && !all_page_locked()) options.stream.min_rows = 1;
   options.link_shares = std::move(shares);
   ASSIGN_OR_RETURN(part.part, model::Part::create(spec, options));
   return {};

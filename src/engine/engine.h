@@ -125,6 +125,8 @@ class Engine {
   device::Device& device_of(size_t part) const;
   bool on_host() const { return &device_of(0) == host_; }
   bool reads_files() const;  // in steps, past what RAM holds
+  // Whether every expert lies in page-locked memory for good, where devices may read it.
+  bool all_page_locked() const;
   model::PartOptions part_options(size_t part) const;
   // Of the experts that the part's device lacks, how many it reads over the link; empty for none.
   Result<std::vector<int32_t>> link_shares(size_t part);
