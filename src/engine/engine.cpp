@@ -210,6 +210,8 @@ Status Engine::load_parts() {
     }
     ASSIGN_OR_RETURN(shares[i], link_shares(i));
   }
+  // The devices compute all experts then, and those that they cannot read over their links come as in prompts.
+  always_streams_ = config_.deterministic && !all_page_locked();
   RETURN_IF_ERROR(side_by_side(parts_.size(), [&](size_t i) { return load_part(i, std::move(shares[i])); }));
   for (const EnginePart& part : parts_) {
     const std::string table = part.part->table_report();
@@ -236,8 +238,7 @@ Status Engine::load_part(size_t i, std::vector<int32_t> shares) {
                              .n_parts = n_parts()};
   model::PartOptions options = part_options(i);
   options.blob_bytes = request_.layout.largest_blob_bytes();
-  // The device computes all experts then, and those that it cannot read over its link it has to get as prompts do.
-  if (config_.deterministic && !all_page_locked()) options.stream.min_rows = 1;
+  if (always_streams_) options.stream.min_rows = 1;
   options.link_shares = std::move(shares);
   ASSIGN_OR_RETURN(part.part, model::Part::create(spec, options));
   return {};
@@ -377,12 +378,13 @@ Status Engine::end_loan() {
 }
 
 Status Engine::settle_loans(int64_t n_rows, bool decode) {
+  const bool may_stream = !decode || always_streams_;
   for (size_t i = 0; i < parts_.size(); i++) {
     EnginePart& part = parts_[i];
     // Where experts are stuck on their way to other places, the CPU computes the step.
-    streams_[i] = !decode && part.part->streams(n_rows) && (!part.adaptation || part.adaptation->settle());
+    streams_[i] = may_stream && part.part->streams(n_rows) && (!part.adaptation || part.adaptation->settle());
   }
-  if (loan_overdue_ || decode) RETURN_IF_ERROR(end_loan());
+  if (loan_overdue_ || !may_stream) RETURN_IF_ERROR(end_loan());
   for (size_t i = 0; i < parts_.size(); i++) {
     EnginePart& part = parts_[i];
     if (streams_[i]) RETURN_IF_ERROR(part.part->borrow());

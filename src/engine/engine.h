@@ -173,6 +173,8 @@ class Engine {
   std::vector<bool> streams_;  // [parts] whether the step that is begun streams
   int64_t rows_in_step_ = 0;
   bool loan_overdue_ = false;  // it could not be ended
+  // --deterministic where devices cannot read all experts over their links: steps stream them, those that decode too.
+  bool always_streams_ = false;
 };
 
 }  // namespace strata::engine

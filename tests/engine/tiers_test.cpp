@@ -96,6 +96,27 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
   }
 }
 
+// With --deterministic the device computes all experts, those too that it cannot read where they lie, and of steps of
+// all kinds.
+TEST_P(Tiers, LeaveTheCpuNothingWithDeterministic) {
+  const TierModel m = tier_model(GetParam());
+  const std::vector<float> expected = bits_of(m, test_config(), Cut::kBatchOfThree);
+  for (const Row& row : kRows) {
+    EngineConfig config = sim_config(m.n_experts / 4, 1);
+    config.experts = row.place;
+    if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;
+    config.adapt_every = 1;
+    config.deterministic = true;
+    config = lending(config, m.golden);
+    SCOPED_TRACE(row.name);
+    const std::vector<float> found = bits_of(m, config, Cut::kBatchOfThree);
+    ASSERT_EQ(found.size(), expected.size());
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0);
+    EXPECT_EQ(stats_.get(Counter::kExpertRows), 0);
+    EXPECT_GT(stats_.get(Counter::kCacheMisses), 0);
+  }
+}
+
 std::string safe(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
