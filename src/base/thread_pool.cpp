@@ -72,10 +72,11 @@ bool spin_until(std::chrono::microseconds limit, const Condition& condition) {
   return false;
 }
 
-void name_and_place_this_thread(int worker, const std::vector<int>& cpus) {
-  const std::string name = format("strata-{}", worker);
-  pthread_setname_np(pthread_self(), name.c_str());
-  name_this_thread("computing thread " + name);
+std::string system_name(int worker) { return format("strata-{}", worker); }
+
+void name_and_place_this_thread(int worker, std::string name, const std::vector<int>& cpus) {
+  pthread_setname_np(pthread_self(), system_name(worker).c_str());
+  name_this_thread(std::move(name));
   if (cpus.empty()) return;
   const size_t n_cpus = static_cast<size_t>(*std::max_element(cpus.begin(), cpus.end())) + 1;
   cpu_set_t* set = CPU_ALLOC(n_cpus);
@@ -99,8 +100,10 @@ struct ThreadPool::Impl {
     shares = std::vector<Share>(static_cast<size_t>(options.n_threads));
     for (int worker = 1; worker < options.n_threads; ++worker) {
       try {
-        threads.emplace_back([this, worker, cpus = options.cpus] {
-          name_and_place_this_thread(worker, cpus);
+        // A thread may begin late, when nothing is to be allocated any more: it is given its name.
+        std::string name = "computing thread " + system_name(worker);
+        threads.emplace_back([this, worker, name = std::move(name), cpus = options.cpus]() mutable {
+          name_and_place_this_thread(worker, std::move(name), cpus);
           work(worker);
         });
       } catch (const std::system_error&) {
