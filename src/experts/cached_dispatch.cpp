@@ -1,7 +1,8 @@
 // One chain within a layer:
 //
-//   device: share out, tell the host -> fetch linked ones -> they, and those in slots -> guess the next -> wait -> sum
-//   host:                           \-> compute the others -------------------------------------------->/ read ahead
+//   device: share out, tell the host -> guess the next -> fetch linked ones -> they, and those in slots -> wait -> sum
+//   host:                           \-> compute the others ---------------------------------------------->/
+//                                                         \-> read ahead, until the next layer is told
 //
 // Which pair is computed where the device decides, from the cache's table as it is then, and tells the host, so both
 // sides agree whatever the host has planned meanwhile. What goes from one side to the other (ids, inputs, output rows)
@@ -57,13 +58,13 @@ class CachedDispatch final : public Dispatch {
     const LayerRows step{layer, ids, x, live, formula};
     const device::In<int32_t> places = share_out(stream, step);
     const device::Ticket ticket = stream.host_task(layer_task(layer, formula).task);
+    if (next != nullptr) guessed_->enqueue(stream, *next, ids.rows);
     const bool computes = spec_.cache != nullptr || !linked_->empty();
     if (computes) {
       linked_->fetch(stream, layer, places);
       const device::ExpertSlots cached = spec_.cache == nullptr ? device::ExpertSlots{} : spec_.cache->slots();
       rows_->enqueue(stream, step, linked_->slots(layer, cached), places);
     }
-    if (next != nullptr) guessed_->enqueue(stream, *next, ids.rows);
     stream.wait(ticket);
     const View<float> arrived = device::view_of<float>(*host_y_, step.pairs(), limits_.dim);
     device::Combine sum{.rows = arrived, .weights = weights, .ids = ids, .live = live, .x = y};

@@ -1,8 +1,11 @@
 // Reads experts that a device's next layer will probably leave to the host, while the device computes what stands
 // between two layers: they are in the caches of the cores then, and the RAM has had something to do meanwhile.
 //
-//   device: experts, those of the next layer guessed -> wait -> sum, attention, router -> share out
-//   host:   compute ------------------------------------/  read the guessed ones ------/  compute
+//   device: guess the next layer's experts, compute this layer's -> wait -> sum, attention, router -> share out
+//   host:   compute ------------------------------------------------/
+//                  \-> read the guessed ones ----------------------------------------------------/  compute
+//
+// The guess comes early, so that the CPU has something to read where the device's part of a layer ends later.
 //
 // It changes when bytes are read, and no result.
 #pragma once

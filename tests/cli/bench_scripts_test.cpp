@@ -1,5 +1,5 @@
-// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh, ngram.sh, places.sh and two_gpus.sh put the right numbers into
-// their tables and go on when a rival fails. The rivals are scripts that print made-up speeds.
+// Goal: bench/compare.sh, startup.sh, serve.sh, drive.sh, ngram.sh, places.sh and two_gpus.sh put the right numbers
+// into their tables and go on when a rival fails. The rivals are scripts that print made-up speeds.
 #include <filesystem>
 
 #include <gtest/gtest.h>
