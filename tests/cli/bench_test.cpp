@@ -143,6 +143,15 @@ TEST(Bench, JsonOfAModel) {
   EXPECT_GT(tests[0].at("bytes_per_token").get<double>(), kTokenBytes / 5);
 }
 
+// A simulated second is no second of this machine, whose memory it must not be held against.
+TEST(Bench, SimulatedTimesHaveNoCeiling) {
+  const Json json = json_of(quick({"--device", "sim:8MiB,8MiB", "--layer-split", "1,2", "--json"}));
+  EXPECT_EQ(json.at("engines")[0].at("simulated"), true);
+  ASSERT_EQ(json.at("tests").size(), 2u);
+  for (const Json& test : json.at("tests")) EXPECT_TRUE(test.at("share_of_read_ceiling").is_null()) << test.dump();
+  EXPECT_EQ(json_of(quick({"--json"})).at("engines")[0].at("simulated"), false);
+}
+
 TEST(Bench, AnF16CacheIsHalfAsLarge) {
   const Json json = json_of(quick({"--kv-type", "auto", "-p", "0", "--json", "on"}));
   ASSERT_EQ(json.at("tests").size(), 1u) << "-p 0 leaves the prompts out";

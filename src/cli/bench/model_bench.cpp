@@ -185,6 +185,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(model, config, stats));
   note.load_ns = real_clock().now_ns() - begin_ns;
   note.description = engine->describe();
+  note.simulated = config.device.starts_with("sim");
   note_placement(*engine, note);
   RETURN_IF_ERROR(reporter.engine_opened(note));
   EngineBench bench(*engine, traffic, stats, options.repetitions);

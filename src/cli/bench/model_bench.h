@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,13 +39,18 @@ struct TestResult {
   TierRates rates;                      // of the machine, where a GPU computes
   uint64_t drive_bytes = 0;             // that a repetition reads of experts past the system's cache, in the mean
   double file_reads = 0;                // of experts that a resident copy lacks, in a repetition, in the mean
-  double ceiling_bytes_per_second = 0;  // of reading with the same threads, or of the GPU's memory
+  double ceiling_bytes_per_second = 0;  // of reading with the same threads, or of the GPU's memory; 0: none
 
   std::string name() const;  // "pp512", "tg64"
   Spread tokens_per_second() const;
   double bytes_per_token() const { return static_cast<double>(bytes) / static_cast<double>(n_tokens); }
   double drive_bytes_per_token() const { return static_cast<double>(drive_bytes) / static_cast<double>(n_tokens); }
   double bytes_per_second() const { return bytes_per_token() * tokens_per_second().median; }
+  // None where the time is no time of this machine.
+  std::optional<double> share_of_ceiling() const {
+    if (ceiling_bytes_per_second <= 0) return std::nullopt;
+    return bytes_per_second() / ceiling_bytes_per_second;
+  }
   double seconds() const { return static_cast<double>(n_tokens) / tokens_per_second().median; }
   // Tokens a second that the rates of the machine allow; 0 where they are not known.
   double most_tokens_per_second() const {
@@ -76,8 +82,10 @@ struct EngineNote {
   uint64_t experts_pinned_bytes = 0; // of those, that are page-locked
   int64_t load_ns = 0;
   std::string description;
+  bool simulated = false;  // its times are those of simulated devices
 
   double ceiling_bytes_per_second() const {
+    if (simulated) return 0;
     return gpu_bytes_per_second > 0 ? gpu_bytes_per_second : ceiling.bytes_per_second;
   }
   // Parts work on several chunks of a prompt at once.

@@ -32,6 +32,10 @@ class TextReporter final : public ModelBenchReporter {
                      "{:.2f} us\n\n",
                      note.gpu_bytes_per_second / kGiga, 1e6 * note.node_seconds);
     }
+    if (note.simulated) {
+      text.pop_back();
+      text += "times are those of the simulated devices, not of this machine\n\n";
+    }
     text += "| test   | threads | tokens/s |      min .. max     | MB/token |   GB/s | of ceiling | drive MB/token |\n"
             "| ------ | ------: | -------: | ------------------: | -------: | -----: | ---------: | -------------: |\n";
     return write_stdout(text);
@@ -39,10 +43,11 @@ class TextReporter final : public ModelBenchReporter {
   Status test_done(const TestResult& result) override {
     if (result.rates.device > 0) in_tiers_.push_back(result);
     const Spread speed = result.tokens_per_second();
+    const std::optional<double> share = result.share_of_ceiling();
     return write_stdout(
-        format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>8.0f} % | {:>14.1f} |\n",
+        format("| {:<6} | {:>7} | {:>8.2f} | {:>8.2f} .. {:>7.2f} | {:>8.1f} | {:>6.2f} | {:>10} | {:>14.1f} |\n",
                result.name(), result.threads, speed.median, speed.min, speed.max, result.bytes_per_token() / kMega,
-               result.bytes_per_second() / kGiga, 100 * result.bytes_per_second() / result.ceiling_bytes_per_second,
+               result.bytes_per_second() / kGiga, share ? format("{:.0f} %", 100 * *share) : "-",
                result.drive_bytes_per_token() / kMega));
   }
   Status finish() override { return in_tiers_.empty() ? Status() : write_stdout(tiers_text()); }
@@ -86,6 +91,7 @@ class TextReporter final : public ModelBenchReporter {
 
 Json test_json(const TestResult& result) {
   const Spread speed = result.tokens_per_second();
+  const std::optional<double> share = result.share_of_ceiling();
   const bool prompt = result.kind == TestKind::kPrompt;
   const auto n = static_cast<double>(result.n_tokens);
   return {{"test", result.name()},
@@ -104,7 +110,7 @@ Json test_json(const TestResult& result) {
           {"link_busy_share", link_busy(result.tiers, result.seconds(), result.rates)},
           {"graph_nodes_per_token", result.tiers.nodes / n},
           {"most_tokens_per_second", result.most_tokens_per_second()},
-          {"share_of_read_ceiling", result.bytes_per_second() / result.ceiling_bytes_per_second}};
+          {"share_of_read_ceiling", share ? Json(*share) : Json(nullptr)}};
 }
 
 Json part_json(const PartNote& part) {
@@ -129,6 +135,7 @@ Json engine_json(const EngineNote& note) {
           {"experts_pinned_bytes", note.experts_pinned_bytes},
           {"load_ns", note.load_ns},
           {"description", note.description},
+          {"simulated", note.simulated},
           {"read_ceiling_bytes_per_second", note.ceiling_bytes_per_second()},
           {"graph_node_seconds", note.node_seconds},
           {"ceiling_buffer_bytes", note.ceiling.buffer_bytes},
