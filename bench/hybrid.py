@@ -189,6 +189,8 @@ def parse_arguments(words):
         parser.error("tries are at least 0")
     if not options.model.is_file():
         parser.error(f"{options.model}: no such file")
+    if not options.rival.is_file():
+        parser.error(f"{options.rival}: no such file; a llama-bench is wanted")
     options.model = common.absolute(options.model)
     options.strata = common.absolute(options.strata)
     options.rival = common.absolute(options.rival)

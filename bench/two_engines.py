@@ -147,8 +147,24 @@ def kill_one(sides, options, alone):
     return other.end(options.timeout)[0] == alone
 
 
+ARENA_MAGIC = b"STRATAXA"  # what an expert arena's file begins with
+
+
+def remove_old_arena(path):
+    """Nothing but an arena: whoever names a file of another kind has made a mistake."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if file.read(len(ARENA_MAGIC)) != ARENA_MAGIC:
+            print(f"--arena {path}: this file is no expert arena; it is left alone, name another place",
+                  file=sys.stderr)
+            sys.exit(2)
+    path.unlink()
+
+
 def engines(options):
     """Yields the page as it comes."""
+    remove_old_arena(options.arena)
     folder = os.statvfs(options.arena.parent)
     room = folder.f_bavail * folder.f_frsize
     devices = [f"cuda:{number}" for number in options.devices.removeprefix("cuda:").split(",")]
@@ -162,7 +178,6 @@ def engines(options):
 
 
 def measure(sides, room, options):
-    options.arena.unlink(missing_ok=True)
     alone, rests = [], []
     with_file = 0
     for side in sides:

@@ -163,7 +163,7 @@ def parse_arguments(words):
     parser.add_argument("--ram-gib", type=float, default=64, help="tiers: RAM that the plan counts on")
     parser.add_argument("--beside", type=float, default=4, help="tiers: GiB beside the cache, for a first guess")
     parser.add_argument("--arena", type=pathlib.Path, default=pathlib.Path("/dev/shm/strata-two-gpus"),
-                        help="engines: file of the arena, which is removed before and after")
+                        help="engines: file of the arena; an arena that is there is removed, before and after")
     parser.add_argument("--cpus", default="0-15;16-31", help="engines: cores of each, separated by ;")
     parser.add_argument("--expert-cache", type=int, help="engines: slots of each GPU's cache")
     parser.add_argument("--tokens", type=int, default=64, help="engines: tokens of the answers that are compared")

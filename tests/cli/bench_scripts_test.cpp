@@ -378,6 +378,15 @@ TEST_F(BenchScripts, TwoEnginesAreHeldAgainstEachAlone) {
   EXPECT_FALSE(std::filesystem::exists(dir_.file("arena")));
 }
 
+TEST_F(BenchScripts, TwoEnginesRemoveNoFileOfAnotherKind) {
+  write_file(dir_.file("precious"), "a letter");
+  const Outcome outcome = shell({STRATA_BENCH_DIR "/two_gpus.sh", "engines", tiny_model(), "--strata",
+                                 script("ours", kTwoEngines), "-p", "5", "-n", "0", "--arena", dir_.file("precious")});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("this file is no expert arena"), std::string::npos) << outcome.err;
+  EXPECT_EQ(read_file(dir_.file("precious")), "a letter");
+}
+
 TEST_F(BenchScripts, ADriveThatNeverSettlesEndsTheMeasurement) {
   write_file(dir_.file("rates"), "1\n2\n4\n8\n16\n32\n64\n128\n");
   const std::string ours = script("ours", drive_stand_in(dir_.file("rates")));
