@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
@@ -18,6 +19,32 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 CPU_FLAGS = ["avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
              "amx_tile", "amx_int8"]
 MAX_REASON = 160
+
+
+class MostUsed:
+    """The most that `used`, a function, says while this is open, less what it said before."""
+
+    def __init__(self, used, sample_seconds=0.2):
+        self.used = used
+        self.sample_seconds = sample_seconds
+        self.before = self.most = used()
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.ended.wait(self.sample_seconds):
+            self.most = max(self.most, self.used())
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def above(self):
+        return self.most - self.before
 
 
 @dataclasses.dataclass

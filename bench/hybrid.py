@@ -10,42 +10,14 @@ import pathlib
 import shlex
 import statistics
 import sys
-import threading
 
 import common
 import compare
 
-SAMPLE_SECONDS = 0.2
 
-
-class VramWatch:
-    """The most memory that the GPU shows as used while it is open, less what it showed before."""
-
-    def __init__(self, gpu):
-        self.command = ["nvidia-smi", f"--id={gpu}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        self.before = self.used()
-        self.most = self.before
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-
-    def used(self):
-        text = common.text_of(self.command)
-        return int(text) if text.isdigit() else 0
-
-    def watch(self):
-        while not self.ended.wait(SAMPLE_SECONDS):
-            self.most = max(self.most, self.used())
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def mib(self):
-        return self.most - self.before
+def used_vram_mib(gpu):
+    text = common.text_of(["nvidia-smi", f"--id={gpu}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"])
+    return int(text) if text.isdigit() else 0
 
 
 def command_of(contender, options):
@@ -65,7 +37,7 @@ def measure(contender, options):
         return
     command = command_of(contender, options)
     print(shlex.join(command), file=sys.stderr, flush=True)
-    with VramWatch(options.gpu) as vram:
+    with common.MostUsed(lambda: used_vram_mib(options.gpu)) as vram:
         result = common.call(command, options.timeout)
     failure = result.failure
     if not failure:
@@ -77,7 +49,7 @@ def measure(contender, options):
         contender.failures[0] = failure
         print(f"  {failure}", file=sys.stderr, flush=True)
         return
-    contender.vram = max(getattr(contender, "vram", 0), vram.mib())
+    contender.vram = max(getattr(contender, "vram", 0), vram.above())
     for test, speed in speeds.items():
         contender.speeds[test].append(speed)
 

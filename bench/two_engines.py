@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import common
@@ -50,34 +49,11 @@ class Running:
         self.process.wait()
 
 
-class UsedMemory:
-    """The most memory of the machine in use while it is open, less what was before."""
-
-    def __init__(self):
-        self.before = self.most = self.used()
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-
-    @staticmethod
-    def used():
-        text = common.read_text("/proc/meminfo")
-        found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", text, re.MULTILINE))
-        return (int(found["MemTotal"]) - int(found["MemAvailable"])) * 1024
-
-    def watch(self):
-        while not self.ended.wait(SAMPLE_SECONDS):
-            self.most = max(self.most, self.used())
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def bytes(self):
-        return self.most - self.before
+def used_memory():
+    """Bytes of the machine's memory that are in use."""
+    text = common.read_text("/proc/meminfo")
+    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", text, re.MULTILINE))
+    return (int(found["MemTotal"]) - int(found["MemAvailable"])) * 1024
 
 
 class Side:
@@ -181,16 +157,16 @@ def measure(sides, room, options):
     alone, rests = [], []
     with_file = 0
     for side in sides:
-        with UsedMemory() as memory:
+        with common.MostUsed(used_memory, SAMPLE_SECONDS) as memory:
             out, _ = side.bench().end(options.timeout)
         alone.append(speeds_of(out))
         copy = options.arena.stat().st_blocks * 512
-        rests.append(memory.bytes() - (copy - with_file))
+        rests.append(memory.above() - (copy - with_file))
         with_file = copy
     yield f"{options.arena.parent} has room for {room / GIB:.1f} GiB; the arena takes {copy / GIB:.2f} GiB.\n"
 
     options.arena.unlink()
-    with UsedMemory() as memory:
+    with common.MostUsed(used_memory, SAMPLE_SECONDS) as memory:
         running = [side.bench() for side in sides]
         ended = [run.end(options.timeout) for run in running]
     yield common.table(["engine", "test", "alone, tokens/s", "beside the other", "share"],
@@ -199,7 +175,7 @@ def measure(sides, room, options):
                        [[side.device, line] for side, (_, err) in zip(sides, ended) for line in arena_lines(err)])
     sums = [checksum_of(err) for _, err in ended]
     yield f"* equal checksums: {yes(sums[0] is not None and sums[0] == sums[1])}"
-    yield (f"* memory in use at the most: {memory.bytes() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, "
+    yield (f"* memory in use at the most: {memory.above() / GIB:.2f} GiB with both; the arena {copy / GIB:.2f} GiB, "
            f"and beside it {rests[0] / GIB:.2f} and {rests[1] / GIB:.2f} GiB of each alone")
 
     answers = [side.answer().end(options.timeout)[0] for side in sides]
