@@ -131,7 +131,7 @@ class CachedDispatch final : public Dispatch {
     const auto n_pairs = static_cast<size_t>(routing.n_rows() * limits_.n_used);
     const auto x = host_x_->read<float>(0, static_cast<size_t>(routing.n_rows() * limits_.dim));
     const auto y = host_y_->write<float>(0, n_pairs * static_cast<size_t>(limits_.dim));
-    guessed_->layer_begins(task.layer, routing.n_rows(), routing.all_ids(), routing.all_places());
+    guessed_->layer_begins(task.layer, routing.n_rows(), routing.all_ids(), routing.places());
     if (spec_.interrupt) RETURN_IF_ERROR(spec_.interrupt());
     routing.count();
     return experts_->compute({.layer = task.layer,
@@ -140,7 +140,7 @@ class CachedDispatch final : public Dispatch {
                               .ids = routing.ids(),
                               .x = device::view_of<float>(*host_x_, routing.n_rows(), limits_.dim),
                               .y = device::view_of<float>(*host_y_, limits_.pairs(), limits_.dim),
-                              .slot_of = routing.places()});
+                              .slot_of = routing.places().data()});
   }
 
   DispatchSpec spec_;

@@ -37,10 +37,9 @@ class RoutingCopy {
     Reading(const RoutingCopy& copy, int32_t layer);
 
     int64_t n_rows() const { return live_[0]; }
-    device::View<int32_t> ids() const;                               // [live rows][k]
-    const int32_t* places() const { return places_.span().data(); }  // [n_experts]
+    device::View<int32_t> ids() const;  // [live rows][k]
     std::span<const int32_t> all_ids() const { return ids_.span(); }
-    std::span<const int32_t> all_places() const { return places_.span(); }
+    std::span<const int32_t> places() const { return places_.span(); }  // [n_experts]
     // Once a layer: adds the pairs whose expert was in a slot to the cache's hits, the others to its misses, counts
     // what was linked, and tells the observer of the routing. Returns the misses.
     int64_t count() const;

@@ -5,43 +5,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/sim_support.h"
-#include "experts/expert.h"
+#include "engine/tier_models.h"
 
 namespace strata::test {
 namespace {
 
 using engine::EngineConfig;
 using engine::ExpertPlace;
-
-struct TierModel {
-  GoldenModel golden;
-  int64_t n_experts = 0;  // of all layers
-  uint64_t expert_bytes = 0;
-};
-
-TierModel tier_model(const std::string& name) {
-  TierModel m;
-  m.golden = name == "demo" ? load_demo_golden() : load_arch_golden(name);
-  m.n_experts = n_experts(m.golden);
-  const auto model = open_golden(m.golden);
-  const model::ArchInfo* info = model::find_architecture(*model).value();
-  const model::HParams hp = info->read(model::Keys(*model, info->name)).value();
-  m.expert_bytes = experts::ExpertLayout::from_model(*model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts)
-                       .value()
-                       .total_bytes();
-  return m;
-}
-
-struct Row {
-  const char* name;
-  ExpertPlace place;
-  bool budget = false;  // RAM for a third of the experts
-};
-constexpr Row kRows[] = {
-    {"arena", ExpertPlace::kArena},   {"resident", ExpertPlace::kResident}, {"budget", ExpertPlace::kResident, true},
-    {"mapped", ExpertPlace::kMapped}, {"direct", ExpertPlace::kDirect},     {"both", ExpertPlace::kDirect, true},
-};
 
 class Tiers : public testing::TestWithParam<const char*> {
  protected:
@@ -54,7 +24,7 @@ class Tiers : public testing::TestWithParam<const char*> {
   // Leases of experts in the file tier.
   int64_t from_files() const { return stats_.get(Counter::kStageFills) + stats_.get(Counter::kMappedLeases); }
 
-  void expect_tiers_were_asked(const Row& row, bool on_sim) {
+  void expect_tiers_were_asked(const TierRow& row, bool on_sim) {
     const bool copy = row.place == ExpertPlace::kResident || row.budget;
     EXPECT_EQ(stats_.get(Counter::kArenaLeases) > 0, row.place == ExpertPlace::kArena);
     EXPECT_EQ(stats_.get(Counter::kResidentLeases) > 0, copy);
@@ -76,7 +46,7 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
     const std::vector<float> expected = bits_of(m, test_config(), cut);
     ASSERT_FALSE(expected.empty());
     for (const bool on_sim : {false, true}) {
-      for (const Row& row : kRows) {
+      for (const TierRow& row : kTierRows) {
         EngineConfig config = on_sim ? sim_config(m.n_experts / 4, seed++) : test_config();
         config.stream_rows = 5;
         config.experts = row.place;
@@ -101,7 +71,7 @@ TEST_P(Tiers, GiveTheBitsOfTheArena) {
 TEST_P(Tiers, LeaveTheCpuNothingWithDeterministic) {
   const TierModel m = tier_model(GetParam());
   const std::vector<float> expected = bits_of(m, test_config(), Cut::kBatchOfThree);
-  for (const Row& row : kRows) {
+  for (const TierRow& row : kTierRows) {
     EngineConfig config = sim_config(m.n_experts / 4, 1);
     config.experts = row.place;
     if (row.budget) config.resident_budget_bytes = m.expert_bytes / 3;

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experts/expert.h"
+#include "engine/tier_models.h"
 #include "gpu/lending.h"
 
 namespace strata::test {
@@ -16,37 +16,11 @@ namespace {
 using engine::EngineConfig;
 using engine::ExpertPlace;
 
-struct Row {
-  const char* name;
-  ExpertPlace place;
-  bool budget = false;  // RAM for a third of the experts
-};
-constexpr Row kRows[] = {
-    {"arena", ExpertPlace::kArena},   {"resident", ExpertPlace::kResident}, {"budget", ExpertPlace::kResident, true},
-    {"mapped", ExpertPlace::kMapped}, {"direct", ExpertPlace::kDirect},     {"both", ExpertPlace::kDirect, true},
-};
 constexpr int kPercents[] = {0, 25, 100};  // of the experts, that lie on the device
 constexpr uint64_t kBudgetGib = 4;         // of the device, where prompts are to borrow
 constexpr Cut kCuts[] = {Cut::kChunksOf7, Cut::kBatchOfThree};
 
-struct TierModel {
-  GoldenModel golden;
-  int64_t n_experts = 0;  // of all layers
-  uint64_t expert_bytes = 0;
-};
-
-TierModel tier_model(const std::string& name) {
-  TierModel m{.golden = name == "demo" ? load_demo_golden() : load_arch_golden(name)};
-  const auto model = open_golden(m.golden);
-  const model::HParams hp = hparams_of(m.golden);
-  m.n_experts = n_experts(m.golden);
-  m.expert_bytes = experts::ExpertLayout::from_model(*model, hp.n_layers, hp.dim, hp.expert_ffn, hp.route.n_experts)
-                       .value()
-                       .total_bytes();
-  return m;
-}
-
-EngineConfig config_of(const TierModel& m, const Row& row, int percent) {
+EngineConfig config_of(const TierModel& m, const TierRow& row, int percent) {
   EngineConfig config = test_config();
   config.device = "cuda:0";
   config.expert_cache = m.n_experts * percent / 100;
@@ -93,7 +67,7 @@ class GpuTiers : public testing::TestWithParam<const char*> {
 TEST_P(GpuTiers, AgreeWithTheReferenceOnTheFloatPath) {
   std::vector<float> bits;
   for (const int percent : kPercents) {
-    for (const Row& row : kRows) {
+    for (const TierRow& row : kTierRows) {
       for (const Cut cut : kCuts) {
         EngineConfig config = config_of(model_, row, percent);
         config.pcie_frac = 0.5;
@@ -109,7 +83,7 @@ TEST_P(GpuTiers, GiveTheSameBitsWithDeterministic) {
   std::map<Cut, std::vector<float>> bits;  // cuts list their rows in orders of their own
   std::vector<float> found;
   for (const int percent : kPercents) {
-    for (const Row& row : kRows) {
+    for (const TierRow& row : kTierRows) {
       for (const Cut cut : kCuts) {
         EngineConfig config = config_of(model_, row, percent);
         config.deterministic = true;

@@ -77,9 +77,9 @@ struct EngineNote {
   double gpu_bytes_per_second = 0;  // that the memory of the first GPU yields at most; 0 where none computes
   double node_seconds = 0;          // that a node of its graphs takes which does nothing
   std::vector<PartNote> parts;
-  uint64_t expert_bytes = 0;         // of all experts
-  uint64_t experts_in_ram_bytes = 0; // as planned: of an arena or a resident copy
-  uint64_t experts_pinned_bytes = 0; // of those, that are page-locked
+  uint64_t expert_bytes = 0;          // of all experts
+  uint64_t experts_in_ram_bytes = 0;  // as planned: of an arena or a resident copy
+  uint64_t experts_pinned_bytes = 0;  // of those, that are page-locked
   int64_t load_ns = 0;
   std::string description;
   bool simulated = false;  // its times are those of simulated devices
