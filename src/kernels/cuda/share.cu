@@ -11,6 +11,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kFloatsOfBlock = 4 * kThreads;
 
+// Shared memory for n numbers, in whole sixteens: where one thread reads all of them, the compiler joins its reads and
+// lets the last go past the end.
+size_t table_bytes(int n) { return (static_cast<size_t>(n) + 3) / 4 * 4 * sizeof(int32_t); }
+
 __device__ void send_rows(const ShareArgs& a, int64_t live, int64_t blocks_of_row) {
   const int64_t block = int64_t{blockIdx.x} - 1;
   const int64_t row = block / blocks_of_row;
@@ -123,15 +127,14 @@ __global__ void __launch_bounds__(kFetchThreads) fetch_experts(const __grid_cons
 
 void launch_fetch(const FetchArgs& args, int n_sms, cudaStream_t stream) {
   constexpr int kBlocksOfSm = 2;
-  const size_t shared = static_cast<size_t>(args.n_places) * sizeof(int32_t);
-  launch_after(fetch_experts, dim3(static_cast<unsigned>(n_sms * kBlocksOfSm)), kFetchThreads, shared, stream, args);
+  const dim3 grid(static_cast<unsigned>(n_sms * kBlocksOfSm));
+  launch_after(fetch_experts, grid, kFetchThreads, table_bytes(args.n_places), stream, args);
 }
 
 void launch_share(const ShareArgs& args, const LiveRows& rows, cudaStream_t stream) {
   const int64_t blocks_of_row = (args.cols + kFloatsOfBlock - 1) / kFloatsOfBlock;
   const dim3 grid(static_cast<unsigned>(1 + rows.rows * blocks_of_row));
-  const size_t shared = static_cast<size_t>(args.n_experts) * sizeof(int32_t);
-  launch_after(share_experts, grid, kThreads, shared, stream, args, rows, blocks_of_row);
+  launch_after(share_experts, grid, kThreads, table_bytes(args.n_experts), stream, args, rows, blocks_of_row);
 }
 
 }  // namespace strata::kernels::cuda
