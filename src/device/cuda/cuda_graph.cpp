@@ -52,6 +52,11 @@ class CudaGraph::CaptureStream final : public Stream {
   // All tasks are over before the graph is, and the next replay begins with numbers from 1.
   Status finish() {
     if (graph_.tasks_.empty() || !status_.ok()) return status_;
+    if (graph_.tasks_.size() > TaskQueue::kCapacity) {
+      return Error{ErrorCode::kUnsupported, format("{} host tasks are more than the {} that a graph can have; --graph off "
+                                                   "does without",
+                                                   graph_.tasks_.size(), TaskQueue::kCapacity)};
+    }
     graph_.tasks_.back().last = true;
     RETURN_IF_ERROR(commands_.await_done(*graph_.signals_, static_cast<uint32_t>(graph_.tasks_.size())));
     return commands_.signal(*graph_.signals_, graph_.signals_->host().tasks.done, 0);

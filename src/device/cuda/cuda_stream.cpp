@@ -148,9 +148,23 @@ void CudaStream::replay(const CudaGraph& graph) {
   if (failed()) return;
   device_.make_current();
   if (graph.uses_workspace() && !check(device_.take_workspace(*this), "a replayed graph", {})) return;
-  if (!check(CUDA_CALL(cudaGraphLaunch, name(), graph.handle(), handle()), "a replayed graph", {})) return;
-  note("a replayed graph", {});
+  // A launch may return no sooner than the graph ends (under compute-sanitizer it does), which takes answers.
   for (const TaskRequest& request : graph.tasks()) tasks_.push(request);
+  if (!check(CUDA_CALL(cudaGraphLaunch, name(), graph.handle(), handle()), "a replayed graph", {})) {
+    return withdraw(graph.tasks());
+  }
+  note("a replayed graph", {});
+}
+
+// The stream has failed, so they are answered without being run, once the last one is asked for. The words may be those
+// of an earlier replay that still runs.
+void CudaStream::withdraw(std::span<const TaskRequest> tasks) {
+  if (tasks.empty()) return;
+  cudaStreamSynchronize(handle());
+  TaskWords& words = *tasks.back().words;
+  words.requested.store(tasks.back().number, std::memory_order_release);
+  tasks_.wait_idle();
+  words.done.store(0, std::memory_order_relaxed);
 }
 
 void CudaStream::abort(Error error) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/mutex.h"
@@ -73,6 +74,8 @@ class CudaStream final : public Stream, private TaskUser {
   void probe() override;
 
   bool failed() const { return failed_.load(std::memory_order_acquire) || device_.lost(); }
+  // Of a graph that could not be launched, after its tasks were pushed.
+  void withdraw(std::span<const TaskRequest> tasks);
   // Fails the stream if a call has failed. Whether it has not.
   bool check(Status status, const char* operation, SourceSite site);
   // The device has failed under this stream.

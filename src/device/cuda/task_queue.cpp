@@ -1,6 +1,7 @@
 #include "device/cuda/task_queue.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/clock.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr int64_t kIdleSpinNs = 100'000;
 constexpr int64_t kRequestSpinNs = 2'000'000;
 constexpr int64_t kSleepNs = 50'000;
-constexpr int64_t kProbeNs = 20'000'000;
+constexpr std::chrono::milliseconds kProbeEvery{20};
 
 void pause() { __builtin_ia32_pause(); }
 
@@ -47,9 +48,7 @@ TaskQueue::~TaskQueue() {
 void TaskQueue::push(const TaskRequest& request) {
   {
     std::unique_lock lock(mutex_);
-    n_waiting_++;
-    popped_.wait(lock, [&] { return n_pushed_.load() - n_popped_.load() < kCapacity; });
-    n_waiting_--;
+    wait_for_pop(lock, [&] { return n_pushed_.load() - n_popped_.load() < kCapacity; });
     at(n_pushed_.load()) = request;
     n_pushed_.store(n_pushed_.load() + 1, std::memory_order_release);
   }
@@ -78,8 +77,17 @@ void TaskQueue::forget_failures() {
 
 void TaskQueue::wait_idle() {
   std::unique_lock lock(mutex_);
+  wait_for_pop(lock, [&] { return n_pushed_.load() == n_popped_.load(); });
+}
+
+template <class Seen>
+void TaskQueue::wait_for_pop(std::unique_lock<Mutex>& lock, const Seen& seen) {
   n_waiting_++;
-  popped_.wait(lock, [&] { return n_pushed_.load() == n_popped_.load(); });
+  while (!popped_.wait_for(lock, kProbeEvery, seen)) {
+    lock.unlock();  // the probe may take as long as a task
+    user_.probe();
+    lock.lock();
+  }
   n_waiting_--;
 }
 
@@ -115,13 +123,7 @@ void TaskQueue::await_request(const TaskRequest& request) {
     return reached(request.words->requested.load(std::memory_order_acquire), request.number) || user_.lost();
   };
   if (spin(kRequestSpinNs, seen)) return;
-  int64_t probed_ns = real_clock().now_ns();
-  while (!seen()) {
-    real_clock().sleep_ns(kSleepNs);
-    if (real_clock().now_ns() - probed_ns < kProbeNs) continue;
-    user_.probe();
-    probed_ns = real_clock().now_ns();
-  }
+  while (!seen()) real_clock().sleep_ns(kSleepNs);
 }
 
 // The stream fails before it can go on.

@@ -5,6 +5,9 @@
 // to be the order in which the stream asks for them: so the thread watches one word at a time, and numbers that only
 // grow say all. The numbers of a graph's tasks start at 1 with every replay; its last task takes the word back to 0
 // before it is answered, and the graph itself takes back the answer.
+//
+// While it waits the thread calls nothing of the device's driver: a call may have to wait there for another thread's,
+// which in turn may wait until the device goes on, and that is for an answer of this thread.
 #pragma once
 
 #include <array>
@@ -38,7 +41,7 @@ struct TaskRequest {
   bool awaited = false;  // something of the stream waits for it: its failure is the stream's
 };
 
-// What the queue asks and tells its stream. Called by the queue's thread.
+// What the queue asks and tells its stream. Called by the queue's thread, where nothing else is said.
 class TaskUser {
  public:
   virtual ~TaskUser() = default;
@@ -48,7 +51,7 @@ class TaskUser {
   virtual void task_failed(Error error) = 0;
   // The stream will never ask again: tasks are answered without waiting for it.
   virtual bool lost() const = 0;
-  // Called now and then while a request does not come, to find out whether it is lost.
+  // Called now and then by threads that wait for the queue, to find out whether it is lost.
   virtual void probe() = 0;
 };
 
@@ -61,7 +64,7 @@ class TaskQueue {
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
-  // After the stream's own operation that asks for the task was queued. Waits while kCapacity tasks are ahead.
+  // Before the stream can wait for the answer. Waits while kCapacity tasks are ahead.
   void push(const TaskRequest& request);
   // Of a task that belongs to no graph: from now on something of the stream waits for it. Its error, if it has failed
   // since the last forget_failures().
@@ -78,6 +81,9 @@ class TaskQueue {
     Error error;
   };
 
+  // Until `seen`, under the mutex; a stream that will never ask again is found out.
+  template <class Seen>
+  void wait_for_pop(std::unique_lock<Mutex>& lock, const Seen& seen);
   void run();
   TaskRequest* next();
   void await_request(const TaskRequest& request);
