@@ -50,10 +50,11 @@ enum class FusedSums : uint8_t {
 // How the columns of an order are dealt out, where it is not one of pieces.
 enum class ActDeal : uint8_t {
   kNone,
-  kFourths,      // column 0 of each four, then column 1 of each, and so on
-  kEighths,      // the same with eight
-  kTwinEighths,  // the same, each four columns twice
-  kFourthsOf64,  // the same with four, 64 columns at a time
+  kFourths,       // column 0 of each four, then column 1 of each, and so on
+  kEighths,       // the same with eight
+  kTwinEighths,   // the same, each four columns twice
+  kFourthsOf64,   // the same with four, 64 columns at a time
+  kSplitFourths,  // the same with four, each of the first 32 of each 64 columns, then of the others
   kEighthsOf128,
   kRunPairs,       // columns 0, 2, 4 and 6 of each sixteen, then 1, 3, 5 and 7, then 8 to 14, then 9 to 15
   kSplitRunPairs,  // the same, each of the eight of the first 32 of each 64 columns, then of the others
@@ -74,6 +75,7 @@ constexpr ActOrder kNibbles16Order = {{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9,
 constexpr ActOrder kRunsOrder = {{}, ActDeal::kEighths};
 constexpr ActOrder kTwinRunsOrder = {{}, ActDeal::kTwinEighths};
 constexpr ActOrder kQuadsOrder = {{}, ActDeal::kFourths};
+constexpr ActOrder kSplitQuadsOrder = {{}, ActDeal::kSplitFourths};
 constexpr ActOrder kQuads64Order = {{}, ActDeal::kFourthsOf64};
 constexpr ActOrder kRuns128Order = {{}, ActDeal::kEighthsOf128};
 constexpr ActOrder kSplitRunPairsOrder = {{}, ActDeal::kSplitRunPairs};

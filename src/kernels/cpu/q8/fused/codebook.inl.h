@@ -98,23 +98,39 @@ inline __m512i take_windows(__m512i bits) {
   return _mm512_multishift_epi64_epi8(load512(kAt.at), bits);
 }
 
-// Indices of eight or nine bits: bytes, whose lower six a permutation takes, and masks of the bits above.
+// Whether the cores that this unit is for permute bytes out of two registers in one step. Zen 4 does (and takes 17
+// cycles or more for a gather of sixteen); Intel's take three, and those of them that have AMX run another unit.
+#if defined(__AMX_INT8__)
+constexpr bool kWidePermutations = false;
+#else
+constexpr bool kWidePermutations = true;
+#endif
+
+// Indices of eight to ten bits: bytes, whose lower six or seven a permutation takes, and masks of the bits above.
 struct Indices {
   __m512i low;
-  __mmask64 six, seven, six_seven, eight;
+  __mmask64 six, seven, six_seven, eight, nine;
 };
-// The bits of `low`, and one more.
-inline Indices indices_of(__m512i low, __mmask64 eight = 0) {
+// The bits of `low`, and those of the masks.
+inline Indices indices_of(__m512i low, __mmask64 eight = 0, __mmask64 nine = 0) {
   const __mmask64 six = _mm512_test_epi8_mask(low, _mm512_set1_epi8(64)), seven = _mm512_movepi8_mask(low);
-  return {low, six, seven, _kand_mask64(six, seven), eight};
+  return {low, six, seven, _kand_mask64(six, seven), eight, nine};
 }
 
-// Entries of a table. A permutation reaches 64 of them; those of the next 64 take their places where bit six is set,
-// and so on, which takes fewer steps than permutations of 128 with what they need beside.
+// Entries of a table. A permutation out of one register reaches 64 of them; those of the next 64 take their places
+// where bit six is set, and so on. Where permutations are not wide that takes fewer steps than those out of two
+// registers.
 template <int kEntries>
 inline __m512i look_up(const uint8_t* table, const Indices& index) {
-  if constexpr (kEntries == 512) {
+  if constexpr (kEntries == 1024) {
+    return _mm512_mask_blend_epi8(index.nine, look_up<512>(table, index), look_up<512>(table + 512, index));
+  } else if constexpr (kEntries == 512) {
     return _mm512_mask_blend_epi8(index.eight, look_up<256>(table, index), look_up<256>(table + 256, index));
+  } else if constexpr (kWidePermutations) {
+    static_assert(kEntries == 256);
+    const __m512i first = _mm512_permutex2var_epi8(load512(table), index.low, load512(table + 64));
+    const __m512i second = _mm512_permutex2var_epi8(load512(table + 128), index.low, load512(table + 192));
+    return _mm512_mask_blend_epi8(index.seven, first, second);
   } else {
     static_assert(kEntries == 256);
     __m512i found = _mm512_permutexvar_epi8(index.low, load512(table));

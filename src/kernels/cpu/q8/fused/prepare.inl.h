@@ -30,7 +30,8 @@ struct FusedLayout {
 
 // Hands that columns are dealt to, and how many columns at a time.
 constexpr int deal_hands(ActDeal deal) {
-  const bool eight = deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 || deal == ActDeal::kSplitRunPairs;
+  const bool eight = deal == ActDeal::kEighths || deal == ActDeal::kEighthsOf128 || deal == ActDeal::kSplitRunPairs ||
+                     deal == ActDeal::kSplitFourths;
   return eight ? 8 : 4;
 }
 constexpr int deal_cols(ActDeal deal) {
@@ -53,6 +54,7 @@ constexpr DealtColumns dealt_columns() {
     if (kDeal == ActDeal::kSplitRunPairs) {
       column = 32 * (hand % 2) + 16 * (card / 4) + 8 * (hand / 4) + 2 * (card % 4) + hand / 2 % 2;
     }
+    if (kDeal == ActDeal::kSplitFourths) column = 32 * (hand % 2) + 4 * card + hand / 2;
     columns.at[i] = static_cast<uint8_t>(column);
   }
   return columns;
@@ -103,6 +105,8 @@ static void prepare_codes(const ActOrder& order, const int8_t* codes, uint8_t* t
       return deal_codes<ActDeal::kFourthsOf64>(codes, to);
     case ActDeal::kEighthsOf128:
       return deal_codes<ActDeal::kEighthsOf128>(codes, to);
+    case ActDeal::kSplitFourths:
+      return deal_codes<ActDeal::kSplitFourths>(codes, to);
     case ActDeal::kSplitRunPairs:
       return deal_codes<ActDeal::kSplitRunPairs>(codes, to);
     case ActDeal::kRunPairs:

@@ -18,6 +18,7 @@
 #include "kernels/cpu/q8/fused/k.inl.h"
 #include "kernels/cpu/q8/fused/k256.inl.h"
 #include "kernels/cpu/q8/fused/nibbles.inl.h"
+#include "kernels/cpu/q8/fused/paired.inl.h"
 #include "kernels/cpu/q8/fused/planes.inl.h"
 #include "kernels/cpu/q8/fused/prepare.inl.h"
 #include "kernels/cpu/q8/fused/ternary.inl.h"
@@ -167,8 +168,9 @@ constexpr FusedFormat kFusedFormats[] = {
     fused_format_of<FusedGathered<Iq1S>>(quant::Type::IQ1_S),
     fused_format_of<FusedGathered<Iq1M>>(quant::Type::IQ1_M),
     fused_format_of<FusedIq2Xxs>(quant::Type::IQ2_XXS),
-    fused_format_of<FusedIq2Xs>(quant::Type::IQ2_XS),
-    fused_format_of<FusedGathered<Iq2S>>(quant::Type::IQ2_S),
+    fused_format_of<std::conditional_t<kWidePermutations, FusedPaired<PairedXs>, FusedIq2Xs>>(quant::Type::IQ2_XS),
+    fused_format_of<std::conditional_t<kWidePermutations, FusedPaired<PairedS>, FusedGathered<Iq2S>>>(
+        quant::Type::IQ2_S),
     fused_format_of<FusedIq3Xxs>(quant::Type::IQ3_XXS),
     fused_format_of<FusedIq3S>(quant::Type::IQ3_S),
 #endif
