@@ -9,6 +9,11 @@
 // A job of shares has a word for each thread, of which each thread claims from its own first: as long as all come, no
 // two of them ask for the same one. What a thread has done it tells once, when it finds nothing more.
 //
+// Shares that are gone through twice have twice the pieces, and an odd phase. A thread claims pieces of the second half
+// when no share has one of the first half left, so that whoever is waited for then has its piece already and runs:
+// nobody waits for a thread that does not come. That all words are stored by then `stored_phase` tells. It holds on to the
+// phase in which it has looked, since a job may have begun behind its back.
+//
 // Sleeping. A worker announces itself in `sleepers`, looks at the claim words once more, then waits for `signal` to
 // change. run() stores a claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so
 // one of them sees the other: either run() sees the sleeper and changes `signal`, or the worker sees the piece. (The
@@ -46,7 +51,10 @@ constexpr uint64_t claim_word(uint32_t phase, uint64_t pieces) {
   return (uint64_t{phase} << (2 * kCountBits)) | (pieces << kCountBits);
 }
 constexpr uint64_t next_piece(uint64_t word) { return word & kCountMask; }
-constexpr bool has_open_piece(uint64_t word) { return next_piece(word) < ((word >> kCountBits) & kCountMask); }
+constexpr uint64_t n_pieces(uint64_t word) { return (word >> kCountBits) & kCountMask; }
+constexpr uint32_t phase_of(uint64_t word) { return static_cast<uint32_t>(word >> (2 * kCountBits)); }
+constexpr bool goes_twice(uint32_t phase) { return phase % 2 == 1; }
+constexpr bool has_open_piece(uint64_t word) { return next_piece(word) < n_pieces(word); }
 
 // May return early: callers look at their condition again.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
@@ -121,6 +129,7 @@ struct ThreadPool::Impl {
     for (std::thread& thread : threads) thread.join();
     sync_forgotten(&claim);
     sync_forgotten(&unfinished);
+    for (const RoundCount& done : first_done) sync_forgotten(&done);
   }
 
   // A worker's life.
@@ -163,21 +172,81 @@ struct ThreadPool::Impl {
   // The same for shares: its own first, then those of the threads behind it. `unfinished` stands until it is told, and
   // with it the job's description.
   void take_shares(int worker) noexcept {
+    Taken taken;
+    for (size_t i = 0; i < shares.size();) {
+      const uint32_t seen = taken.twice;
+      take_first_pieces((static_cast<size_t>(worker) + i) % shares.size(), worker, taken);
+      if (taken.twice == seen) {
+        ++i;
+        continue;
+      }
+      // A word that was looked at before may have been stored since.
+      await_stored(taken.twice);
+      i = i == 0 ? 1 : 0;
+    }
+    if (taken.twice != 0) taken.n += take_second_shares(worker, taken.twice);
+    if (taken.n == 0) return;
+    if (worker != 0) sync_released(&unfinished);
+    if (unfinished.fetch_sub(taken.n) == taken.n && caller_sleeps.load()) futex_wake(unfinished, 1);
+  }
+
+  struct Taken {
+    uint32_t n = 0;      // pieces
+    uint32_t twice = 0;  // the phase of shares that are gone through twice; 0: none was seen
+  };
+  // All of a share that is gone through once; else of the first half.
+  void take_first_pieces(size_t share, int worker, Taken& taken) {
+    std::atomic<uint64_t>& word = shares[share].word;
+    for (uint64_t seen = word.load(); has_open_piece(seen);) {
+      const bool twice = goes_twice(phase_of(seen));
+      if (twice) taken.twice = phase_of(seen);
+      if (twice && next_piece(seen) >= n_pieces(seen) / 2) return;
+      if (!claim_share(word, seen, worker)) continue;
+      fn(context, static_cast<int64_t>(next_piece(seen)), static_cast<int64_t>(share), worker);
+      if (twice) end_of_first(next_piece(seen));
+      ++taken.n;
+      seen = word.load();
+    }
+  }
+  void await_stored(uint32_t of_phase) const {
+    while (static_cast<int32_t>(stored_phase.load(std::memory_order_acquire) - of_phase) < 0) __builtin_ia32_pause();
+  }
+
+  // How many there were. No piece of the first half was left when this thread looked.
+  uint32_t take_second_shares(int worker, uint32_t of_phase) {
     uint32_t n_done = 0;
     for (size_t i = 0; i < shares.size(); ++i) {
       const size_t share = (static_cast<size_t>(worker) + i) % shares.size();
       std::atomic<uint64_t>& word = shares[share].word;
-      for (uint64_t seen = word.load(); has_open_piece(seen);) {
-        if (!word.compare_exchange_weak(seen, seen + 1)) continue;
-        if (worker != 0) sync_acquired(&claim);
+      for (uint64_t seen = word.load(); has_open_piece(seen) && phase_of(seen) == of_phase;) {
+        if (!claim_share(word, seen, worker)) continue;
+        await_first(next_piece(seen) - n_pieces(seen) / 2);
         fn(context, static_cast<int64_t>(next_piece(seen)), static_cast<int64_t>(share), worker);
         ++n_done;
         seen = word.load();
       }
     }
-    if (n_done == 0) return;
-    if (worker != 0) sync_released(&unfinished);
-    if (unfinished.fetch_sub(n_done) == n_done && caller_sleeps.load()) futex_wake(unfinished, 1);
+    return n_done;
+  }
+
+  // On failure `seen` is what the word is.
+  bool claim_share(std::atomic<uint64_t>& word, uint64_t& seen, int worker) {
+    if (!word.compare_exchange_weak(seen, seen + 1)) return false;
+    if (worker != 0) sync_acquired(&claim);
+    return true;
+  }
+
+  void end_of_first(uint64_t round) {
+    sync_released(&first_done[round]);
+    first_done[round].count.fetch_add(1, std::memory_order_release);
+  }
+  void await_first(uint64_t round) {
+    constexpr int kLooksPerYield = 4096;  // whoever is waited for may have lost its core
+    for (int i = 1; first_done[round].count.load(std::memory_order_acquire) < per_level; ++i) {
+      __builtin_ia32_pause();
+      if (i % kLooksPerYield == 0) sched_yield();
+    }
+    sync_acquired(&first_done[round]);
   }
 
   struct Items {
@@ -206,21 +275,26 @@ struct ThreadPool::Impl {
   void publish_and_join(int64_t pieces) {
     unfinished.store(static_cast<uint32_t>(pieces));
     sync_released(&claim);
-    claim.store(claim_word(++phase, static_cast<uint64_t>(pieces)));
+    claim.store(claim_word(phase += 2, static_cast<uint64_t>(pieces)));
     if (sleepers.load() > 0) wake(static_cast<int>(pieces - 1));  // the caller takes a piece itself
     take_pieces(0);
     join();
   }
 
   // Threads that the system did not give have no share.
-  void run_shares(int64_t n_rounds) {
-    unfinished.store(static_cast<uint32_t>(n_rounds * per_level));
-    sync_released(&claim);
-    ++phase;
-    for (int64_t share = 0; share < per_level; ++share) {
-      shares[static_cast<size_t>(share)].word.store(claim_word(phase, static_cast<uint64_t>(n_rounds)),
-                                                    std::memory_order_release);
+  void run_shares(int64_t n_rounds, bool twice) {
+    const int64_t n = twice ? 2 * n_rounds : n_rounds;
+    unfinished.store(static_cast<uint32_t>(n * per_level));
+    phase += 2;
+    if (twice) {
+      for (int64_t round = 0; round < n_rounds; ++round) first_done[round].count.store(0, std::memory_order_relaxed);
     }
+    sync_released(&claim);
+    for (int64_t share = 0; share < per_level; ++share) {
+      shares[static_cast<size_t>(share)].word.store(
+          claim_word(twice ? phase + 1 : phase, static_cast<uint64_t>(n)), std::memory_order_release);
+    }
+    stored_phase.store(twice ? phase + 1 : phase, std::memory_order_release);
     if (sleepers.fetch_add(0) > 0) wake(static_cast<int>(per_level - 1));
     take_shares(0);
     join();
@@ -283,9 +357,14 @@ struct ThreadPool::Impl {
     std::atomic<uint64_t> word{0};
   };
   std::vector<Share> shares;  // [threads that were asked for]
+  struct alignas(64) RoundCount {
+    std::atomic<int64_t> count{0};
+  };
+  RoundCount first_done[kRoundsTwiceMax];  // shares of each round that are done with the first half
 
   // Words that different threads hammer on lie on cache lines of their own.
   alignas(64) std::atomic<uint64_t> claim{0};
+  alignas(64) std::atomic<uint32_t> stored_phase{0};  // of the last job whose shares' words are all stored
   alignas(64) std::atomic<uint32_t> unfinished{0};  // pieces of the job that are not done
   std::atomic<bool> caller_sleeps{false};
   alignas(64) std::atomic<uint32_t> sleepers{0};
@@ -293,7 +372,7 @@ struct ThreadPool::Impl {
   std::atomic<bool> stop{false};
   std::atomic<bool> busy{false};  // a job runs: catches calls that overlap
 
-  uint32_t phase = 0;
+  uint32_t phase = 0;  // even
   const std::chrono::microseconds spin;
   std::vector<std::thread> threads;  // worker i is threads[i - 1]
 };
@@ -326,7 +405,19 @@ void ThreadPool::run_shares(int64_t n_rounds, PieceFn fn, const void* context) {
   if (impl_->threads.empty()) {
     for (int64_t round = 0; round < n_rounds; round++) fn(context, round, 0, 0);
   } else if (n_rounds > 0) {
-    impl_->run_shares(n_rounds);
+    impl_->run_shares(n_rounds, false);
+  }
+  impl_->end_job();
+}
+
+void ThreadPool::run_shares_twice(int64_t n_rounds, PieceFn fn, const void* context) {
+  ASSERT(n_rounds >= 0);
+  ASSERT(n_rounds <= kRoundsTwiceMax);
+  impl_->begin_job(fn, context);
+  if (impl_->threads.empty()) {
+    for (int64_t piece = 0; piece < 2 * n_rounds; piece++) fn(context, piece, 0, 0);
+  } else if (n_rounds > 0) {
+    impl_->run_shares(n_rounds, true);
   }
   impl_->end_job();
 }

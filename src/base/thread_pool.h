@@ -56,6 +56,22 @@ class ThreadPool {
     run_shares(n_rounds, call_body<Body>, &body);
   }
 
+  // The same for first(round, share, worker) and then second(round, share, worker), which begins in each share when all
+  // shares of that round are done with first: threads go on to the next round instead of waiting for one another.
+  // At most kRoundsTwiceMax rounds.
+  template <class First, class Second>
+  void for_each_share_twice(int64_t n_rounds, const First& first, const Second& second) {
+    const auto body = [&](int64_t piece, int64_t share, int worker) {
+      if (piece < n_rounds) {
+        first(piece, share, worker);
+      } else {
+        second(piece - n_rounds, share, worker);
+      }
+    };
+    run_shares_twice(n_rounds, call_body<decltype(body)>, &body);
+  }
+  static constexpr int64_t kRoundsTwiceMax = 64;
+
  private:
   using PieceFn = void (*)(const void* context, int64_t first, int64_t second, int worker);
   template <class Body>
@@ -63,6 +79,7 @@ class ThreadPool {
     (*static_cast<const Body*>(context))(first, second, worker);
   }
   void run(int64_t n_items, int64_t grain, PieceFn fn, const void* context);
+  void run_shares_twice(int64_t n_rounds, PieceFn fn, const void* context);
   void run_shrinking(int64_t n_items, int64_t least, PieceFn fn, const void* context);
   void run_shares(int64_t n_rounds, PieceFn fn, const void* context);
 

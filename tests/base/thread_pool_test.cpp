@@ -210,6 +210,55 @@ TEST(ThreadPoolTest, OthersTakeTheSharesOfAWorkerThatIsHeldUp) {
   }
 }
 
+// first() of all shares of a round comes before second() of any, whatever jobs are between.
+TEST(ThreadPoolTest, SharesGoneThroughTwiceFollowTheirRound) {
+  Random random(5);
+  for (int pools = 0; pools < 40; ++pools) {
+    ThreadPool pool({.n_threads = static_cast<int>(1 + random.below(6)), .spin_us = random.below(2) ? 20 : 0});
+    const auto n_shares = static_cast<size_t>(pool.n_threads());
+    for (int jobs = 0; jobs < 100; ++jobs) {
+      const auto n_rounds = static_cast<size_t>(random.below(random.below(2) ? 4 : ThreadPool::kRoundsTwiceMax + 1));
+      const size_t n = n_rounds * n_shares;
+      std::vector<int> firsts(n), seconds(n);  // plain: what is not ordered is a race as well
+      std::atomic<int> broken{0};
+      const auto at = [&](int64_t round, size_t share) { return static_cast<size_t>(round) * n_shares + share; };
+      pool.for_each_share_twice(
+          static_cast<int64_t>(n_rounds),
+          [&](int64_t round, int64_t share, int) { ++firsts[at(round, static_cast<size_t>(share))]; },
+          [&](int64_t round, int64_t share, int) {
+            for (size_t other = 0; other < n_shares; other++) broken += firsts[at(round, other)] != 1;
+            ++seconds[at(round, static_cast<size_t>(share))];
+          });
+      EXPECT_EQ(broken, 0);
+      EXPECT_EQ(std::count(firsts.begin(), firsts.end(), 1), std::ssize(firsts));
+      EXPECT_EQ(std::count(seconds.begin(), seconds.end(), 1), std::ssize(seconds));
+      if (random.below(2)) pool.for_each_share(1, [](int64_t, int64_t, int) {});
+      if (random.below(4) == 0) pool.for_each(10, 1, [](int64_t, int64_t, int) {});
+    }
+  }
+}
+
+// Worker 1 stays in its first share until all others are computed once.
+TEST(ThreadPoolTest, OthersTakeTheSharesOfAWorkerThatIsHeldUpBeforeTheyWaitForIt) {
+  ThreadPool pool({.n_threads = 3, .spin_us = 20});
+  constexpr int64_t kRounds = 5;
+  for (int job = 0; job < 200; ++job) {
+    std::atomic<int64_t> computed{0}, again{0};
+    std::atomic<bool> held{false};
+    pool.for_each_share_twice(
+        kRounds,
+        [&](int64_t, int64_t, int worker) {
+          if (worker == 1 && !held.exchange(true)) {
+            while (computed < kRounds * 3 - 1) std::this_thread::yield();
+          }
+          ++computed;
+        },
+        [&](int64_t, int64_t, int) { ++again; });
+    ASSERT_EQ(computed, kRounds * 3);
+    ASSERT_EQ(again, kRounds * 3);
+  }
+}
+
 // A07. Each body waits for the others, so the job ends only if all workers come, however soundly they slept.
 // The pauses between jobs let them meet workers at every point of falling asleep.
 void rendezvous(ThreadPool& pool, int jobs) {

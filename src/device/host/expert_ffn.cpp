@@ -30,15 +30,31 @@ PlacedMatrix placed_matrix(const ExpertMatrix& m, const std::byte* blob) {
           at(m.scale_offset)};
 }
 
+// Floats of a thread's own rounded hidden rows, of a group of few pairs.
+int64_t own_rows_floats(int64_t ffn) {
+  size_t bytes = 0;
+  for (const auto format : {kernels::ActFormat::kBlock, kernels::ActFormat::kSuper}) {
+    bytes = std::max(bytes, rounded_bytes(format, ffn, kernels::kFewRows));
+  }
+  return static_cast<int64_t>(bytes / sizeof(float)) + 1;
+}
+
 // Tokens that a piece computes together: float rows stay in the second-level cache, rounded ones share the unpacking of
 // their weights.
 constexpr int64_t kRoundedTokens = 512;
+
+// Floats of scratch in front of a piece's products, and behind these, where a thread's own rounded rows begin.
+int64_t products_at(int64_t dim, int64_t ffn) { return product_scratch(dim, ffn); }
+int64_t own_rows_at(int64_t dim, int64_t ffn) {
+  return static_cast<int64_t>(align_up(static_cast<uint64_t>(products_at(dim, ffn) + kPieceRows * kRoundedTokens), 16));
+}
 
 // What a product multiplies: float rows, or rows rounded for the weight's type.
 struct Inputs {
   kernels::ActFormat format = kernels::ActFormat::kNone;  // kNone: floats
   View<float> rows;     // of all pairs; a rounded group begins where its first float row would
   bool shared = false;  // every group has one row, the same
+  const uint8_t* own = nullptr;  // rounded rows of a piece's group alone, which then are multiplied; null: those of rows
 };
 
 kernels::ActFormat input_format(const ExpertBatch& batch, const PlacedMatrix& m) {
@@ -78,6 +94,9 @@ int64_t most_pairs(const PairGroups& groups) {
   return most;
 }
 
+// Of a piece, so that its products have room in the scratch.
+int64_t units_that_fit(int64_t most_tokens) { return kRoundedTokens / std::min(most_tokens, kRoundedTokens); }
+
 // The weight rows of a matrix that a thread computes where every thread has a share of every expert.
 struct RowShare {
   int64_t first, end;
@@ -97,7 +116,7 @@ void for_each_piece(Compute& compute, const ExpertBatch& batch, int64_t total_ro
   const PairGroups& groups = batch.groups;
   const int64_t units = (total_rows + kPieceRows - 1) / kPieceRows;  // of a group
   const int64_t most_tokens = most_pairs(groups);
-  const int64_t fit = kRoundedTokens / std::min(most_tokens, kRoundedTokens);
+  const int64_t fit = units_that_fit(most_tokens);
   const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
   if (most_tokens <= kernels::kFewRows) {
     const int64_t n_shares = compute.pool().n_threads();
@@ -146,7 +165,7 @@ void compute_product(const kernels::Kernels& kernels, const Piece& piece, const 
   } else {
     const bool tiles = group_in_tiles(kernels, in, w.cols, piece.end - piece.begin);
     const int64_t at = place - piece.begin;
-    const uint8_t* x = rounded_group(in.rows, in.shared ? 0 : piece.begin);
+    const uint8_t* x = in.own != nullptr ? in.own : rounded_group(in.rows, in.shared ? 0 : piece.begin);
     x += rounded_offset(in.format, w.cols, tiles, at);
     kernels.matmul_q8(w, 0, w.rows, x, tokens, tiles, {out, out_stride}, piece.scratch);
   }
@@ -224,62 +243,125 @@ void for_each_tokens(const Piece& piece, const Body& body) {
   }
 }
 
-// hidden = activation(gate x, up x). Where the two want their inputs rounded differently, gate comes first for all.
-void compute_hidden(Compute& compute, const ExpertBatch& batch) {
-  const kernels::Kernels& kernels = compute.kernels();
-  const int64_t own = product_scratch(batch.x.cols, batch.ffn);
-  const PlacedExpert any = batch.places.expert(0);
-  const kernels::ActFormat gate_format = input_format(batch, any.gate);
-  const kernels::ActFormat up_format = input_format(batch, any.up);
-  const View<float>& hidden = batch.hidden;
-  Inputs in = gather_inputs(compute, batch, gate_format);
-  const auto gate = [&](const Piece& piece, int64_t place, int64_t tokens) {
-    compute_product(kernels, piece, piece.expert.gate, in, place, tokens, hidden.row(place) + piece.first,
-                    hidden.stride);
-  };
-  const auto up = [&](const Piece& piece, int64_t place, int64_t tokens) {
-    float* product = piece.scratch + own;
-    compute_product(kernels, piece, piece.expert.up, in, place, tokens, product, piece.rows);
-    for (int64_t t = 0; t < tokens; t++) {
-      activate(kernels, batch.formula, hidden.row(place + t) + piece.first, product + t * piece.rows, piece.rows);
-    }
-  };
-  if (gate_format == up_format) {
-    for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
-      for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
-        gate(piece, place, tokens);
-        up(piece, place, tokens);
-      });
-    });
-    return;
+void compute_gate(Compute& compute, const ExpertBatch& batch, const Inputs& in, const Piece& piece, int64_t place,
+                  int64_t tokens) {
+  compute_product(compute.kernels(), piece, piece.expert.gate, in, place, tokens,
+                  batch.hidden.row(place) + piece.first, batch.hidden.stride);
+}
+
+// Behind the gate's.
+void compute_up(Compute& compute, const ExpertBatch& batch, const Inputs& in, const Piece& piece, int64_t place,
+                int64_t tokens) {
+  float* product = piece.scratch + products_at(batch.x.cols, batch.ffn);
+  compute_product(compute.kernels(), piece, piece.expert.up, in, place, tokens, product, piece.rows);
+  for (int64_t t = 0; t < tokens; t++) {
+    activate(compute.kernels(), batch.formula, batch.hidden.row(place + t) + piece.first, product + t * piece.rows,
+             piece.rows);
   }
-  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
-    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { gate(piece, place, tokens); });
-  });
-  in = gather_inputs(compute, batch, up_format);
-  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
-    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { up(piece, place, tokens); });
+}
+
+// hidden = activation(gate x, up x), where both want their inputs alike.
+void compute_hidden_piece(Compute& compute, const ExpertBatch& batch, const Inputs& in, const Piece& piece) {
+  for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+    compute_gate(compute, batch, in, piece, place, tokens);
+    compute_up(compute, batch, in, piece, place, tokens);
   });
 }
 
 // Each pair's output goes to its own row, whatever order the experts are computed in.
+void compute_down_piece(Compute& compute, const ExpertBatch& batch, const Inputs& in, const Piece& piece) {
+  for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+    float* out = piece.scratch + products_at(batch.x.cols, batch.ffn);
+    compute_product(compute.kernels(), piece, piece.expert.down, in, place, tokens, out, piece.rows);
+    for (int64_t t = 0; t < tokens; t++) {
+      std::memcpy(batch.y.row(batch.groups.order[place + t]) + piece.first, out + t * piece.rows,
+                  static_cast<size_t>(piece.rows) * sizeof(float));
+    }
+  });
+}
+
+// Where gate and up want their inputs rounded differently, gate comes first for all.
+void compute_hidden(Compute& compute, const ExpertBatch& batch) {
+  const PlacedExpert any = batch.places.expert(0);
+  const kernels::ActFormat gate_format = input_format(batch, any.gate);
+  const kernels::ActFormat up_format = input_format(batch, any.up);
+  Inputs in = gather_inputs(compute, batch, gate_format);
+  if (gate_format == up_format) {
+    for_each_piece(compute, batch, batch.ffn,
+                   [&](const Piece& piece) { compute_hidden_piece(compute, batch, in, piece); });
+    return;
+  }
+  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+      compute_gate(compute, batch, in, piece, place, tokens);
+    });
+  });
+  in = gather_inputs(compute, batch, up_format);
+  for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { compute_up(compute, batch, in, piece, place, tokens); });
+  });
+}
+
 void compute_down(Compute& compute, const ExpertBatch& batch) {
-  const int64_t own = product_scratch(batch.x.cols, batch.ffn);
   Inputs in{input_format(batch, batch.places.expert(0).down), batch.hidden};
   if (in.format != kernels::ActFormat::kNone) {
     in.rows = batch.inputs;
     round_groups(compute, batch, {batch.hidden.data(), batch.hidden.stride}, batch.ffn, in);
   }
-  for_each_piece(compute, batch, batch.x.cols, [&](const Piece& piece) {
-    for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
-      float* out = piece.scratch + own;
-      compute_product(compute.kernels(), piece, piece.expert.down, in, place, tokens, out, piece.rows);
-      for (int64_t t = 0; t < tokens; t++) {
-        std::memcpy(batch.y.row(batch.groups.order[place + t]) + piece.first, out + t * piece.rows,
-                    static_cast<size_t>(piece.rows) * sizeof(float));
-      }
-    });
-  });
+  for_each_piece(compute, batch, batch.x.cols,
+                 [&](const Piece& piece) { compute_down_piece(compute, batch, in, piece); });
+}
+
+// A group's hidden rows as its down products take them, rounded by whoever multiplies them.
+Inputs own_hidden(Compute& compute, const ExpertBatch& batch, const Piece& group, kernels::ActFormat format) {
+  Inputs in{format, batch.hidden};
+  if (format == kernels::ActFormat::kNone) return in;
+  auto* own = reinterpret_cast<uint8_t*>(group.scratch + own_rows_at(batch.x.cols, batch.ffn));
+  round_some(compute.kernels(), format, FloatRows{batch.hidden.row(group.begin), batch.hidden.stride}, batch.ffn,
+             group.end - group.begin, false, own, group.scratch);
+  in.own = own;
+  return in;
+}
+
+bool is_few(const ExpertBatch& batch) {
+  const PlacedExpert any = batch.places.expert(0);
+  return most_pairs(batch.groups) <= kernels::kFewRows && batch.groups.n <= ThreadPool::kRoundsTwiceMax &&
+         input_format(batch, any.gate) == input_format(batch, any.up);
+}
+
+// Groups of a few pairs in one job: whoever has its share of the hidden rows of all experts goes on to the outputs of
+// the first one, whose other hidden rows are there by then, so that memory is read all the time.
+void compute_few(Compute& compute, const ExpertBatch& batch) {
+  const PairGroups& groups = batch.groups;
+  const PlacedExpert any = batch.places.expert(0);
+  const Inputs in = gather_inputs(compute, batch, input_format(batch, any.gate));
+  const kernels::ActFormat down_format = input_format(batch, any.down);
+  const int64_t n_shares = compute.pool().n_threads();
+  const int64_t most_rows = units_that_fit(most_pairs(groups)) * kPieceRows;
+  const int64_t scratch_floats = expert_scratch(batch.x.cols, batch.ffn);
+  const auto group_of = [&](int64_t g, int worker) {
+    return Piece{batch.places.expert(g), groups.begins[g], groups.begins[g + 1], 0, 0,
+                 compute.scratch(worker, scratch_floats)};
+  };
+  const auto for_rows = [&](Piece piece, int64_t total_rows, int64_t share, const auto& body) {
+    const RowShare own = share_of(total_rows, share, n_shares);
+    for (piece.first = own.first; piece.first < own.end; piece.first += most_rows) {
+      piece.rows = std::min(most_rows, own.end - piece.first);
+      body(piece);
+    }
+  };
+  compute.pool().for_each_share_twice(
+      groups.n,
+      [&](int64_t g, int64_t share, int worker) {
+        for_rows(group_of(g, worker), batch.ffn, share,
+                 [&](const Piece& piece) { compute_hidden_piece(compute, batch, in, piece); });
+      },
+      [&](int64_t g, int64_t share, int worker) {
+        const Piece group = group_of(g, worker);
+        const Inputs hidden = own_hidden(compute, batch, group, down_format);
+        for_rows(group, batch.x.cols, share,
+                 [&](const Piece& piece) { compute_down_piece(compute, batch, hidden, piece); });
+      });
 }
 
 }  // namespace
@@ -317,6 +399,7 @@ void PairGroups::sort(const View<int32_t>& ids, int64_t n_rows, int64_t n_expert
 
 void compute_experts(Compute& compute, const ExpertBatch& batch) {
   if (batch.groups.n == 0) return;
+  if (is_few(batch)) return compute_few(compute, batch);
   compute_hidden(compute, batch);
   compute_down(compute, batch);
 }
@@ -335,6 +418,6 @@ void touch_experts(Compute& compute, const ExpertPlaces& places, int64_t n, Func
   });
 }
 
-int64_t expert_scratch(int64_t dim, int64_t ffn) { return product_scratch(dim, ffn) + kPieceRows * kRoundedTokens; }
+int64_t expert_scratch(int64_t dim, int64_t ffn) { return own_rows_at(dim, ffn) + own_rows_floats(ffn); }
 
 }  // namespace strata::device::host
