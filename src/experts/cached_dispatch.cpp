@@ -63,7 +63,7 @@ class CachedDispatch final : public Dispatch {
     if (computes) {
       linked_->fetch(stream, layer, places);
       const device::ExpertSlots cached = spec_.cache == nullptr ? device::ExpertSlots{} : spec_.cache->slots();
-      rows_->enqueue(stream, step, linked_->slots(layer, cached), places);
+      rows_->enqueue(stream, step, linked_->slots(layer, cached, step.pairs()), places);
     }
     stream.wait(ticket);
     const View<float> arrived = device::view_of<float>(*host_y_, step.pairs(), limits_.dim);

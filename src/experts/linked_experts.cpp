@@ -103,10 +103,11 @@ void LinkedExperts::fetch(device::Stream& stream, int32_t layer, const device::I
                            .staged_at = staged_at(layer)});
 }
 
-device::ExpertSlots LinkedExperts::slots(int32_t layer, device::ExpertSlots cached) const {
+device::ExpertSlots LinkedExperts::slots(int32_t layer, device::ExpertSlots cached, int64_t pairs) const {
   if (empty()) return cached;
   cached.linked = all_;
   cached.linked_at = staged_at(layer);
+  cached.fetched = std::min<int64_t>(pairs, layout_.layer(layer).n_experts) <= n_places(limits_);
   return cached;
 }
 

@@ -23,8 +23,9 @@ class LinkedExperts {
   // Queues the way of those that `places` says are linked into the device's memory, as far as there is room for them:
   // from then on, until the next call, slots() names where they are.
   void fetch(device::Stream& stream, int32_t layer, const device::In<int32_t>& places) const;
-  // The slots of a cache, or none, with the linked experts beside them.
-  device::ExpertSlots slots(int32_t layer, device::ExpertSlots cached) const;
+  // The slots of a cache, or none, with the linked experts beside them. For an operation of so many pairs, right behind
+  // fetch() on the stream.
+  device::ExpertSlots slots(int32_t layer, device::ExpertSlots cached, int64_t pairs) const;
 
  private:
   explicit LinkedExperts(const DispatchSpec& spec) : layout_(spec.layout), limits_(spec.limits) {}

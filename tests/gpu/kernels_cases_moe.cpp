@@ -1,6 +1,7 @@
 // The mixture of experts at the sizes of models: norm and router in one, and experts with the sum of their outputs.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "kernels_cases.h"
 #include "kernels_rig.h"
@@ -93,6 +94,7 @@ struct SummedForm {
   int64_t bucket;
   int32_t live;
   bool clamped = false;
+  bool fetched = false;  // the last expert comes over the link first, beside those in slots
 };
 
 void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
@@ -108,7 +110,7 @@ void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
   blob.up = matrix(form.gate, form.ffn, form.dim);
   blob.down = matrix(form.down, form.dim, form.ffn);
   blob.bytes = align_up(end, 64);
-  const int n_slots = form.n_experts - 1;  // the last expert is in none
+  const int n_slots = form.n_experts - (form.fetched ? 2 : 1);  // the last experts are in none
   const auto stride = static_cast<int64_t>(blob.bytes) + 64;
   const int64_t pairs = form.bucket * form.n_used;
   const auto slots = c.packed<uint8_t>(n_slots, stride);
@@ -123,15 +125,27 @@ void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
   const auto y = c.grid<float>(pairs, form.dim);
   const auto weights = c.grid<float>(form.bucket, form.n_used);
   const auto sum = c.grid<float>(form.bucket, form.dim);
+  const auto elsewhere = c.packed<uint8_t>(1, stride), stage = c.packed<uint8_t>(1, stride);
+  const auto linked_at = c.grid<int64_t>(1, form.n_experts), staged_at = c.grid<int64_t>(1, form.n_experts);
+  const auto memories = std::make_shared<std::vector<const device::Memory*>>(
+      std::vector<const device::Memory*>{elsewhere->memory(), stage->memory()});
   c.fill = [=](Random& random) {
-    for (int64_t s = 0; s < n_slots; s++) {
+    const auto fill_expert = [&](uint8_t* to) {
       for (const device::ExpertMatrix* m : {&blob.gate, &blob.up, &blob.down}) {
         const auto bytes = any_weights(m->type, static_cast<size_t>(m->rows * m->cols), random);
-        std::memcpy(slots->row(s) + m->offset, bytes.data(), bytes.size());
+        std::memcpy(to + m->offset, bytes.data(), bytes.size());
       }
+    };
+    for (int64_t s = 0; s < n_slots; s++) {
+      fill_expert(slots->row(s));
       offsets->at(0, s) = s * stride;
     }
     for (int e = 0; e < form.n_experts; e++) slot_of->at(0, e) = e < n_slots ? n_slots - 1 - e : -1;
+    if (form.fetched) {
+      fill_expert(elsewhere->row(0));
+      slot_of->at(0, form.n_experts - 1) = device::kLinkedPlace;
+      linked_at->at(0, form.n_experts - 1) = reinterpret_cast<int64_t>(elsewhere->row(0));
+    }
     x->fill_normal(random, 0.1);
     weights->fill_normal(random);
     sum->fill_normal(random);
@@ -150,8 +164,17 @@ void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
       formula.alpha = 1.702f;
       formula.limit = 7;
     }
+    device::ExpertSlots places{slots->memory(), *offsets};
+    if (form.fetched) {
+      s.enqueue(device::FetchExperts{.place_of = *slot_of, .linked = *memories, .linked_at = *linked_at,
+                                     .blob_bytes = static_cast<int64_t>(blob.bytes), .stage = *stage,
+                                     .staged_at = *staged_at});
+      places.linked = *memories;
+      places.linked_at = *staged_at;
+      places.fetched = true;
+    }
     s.enqueue(device::ExpertFfn{.x = *x, .ids = *ids, .live = *live, .slot_of = *slot_of,
-                                .slots = {slots->memory(), *offsets}, .blob = blob, .formula = formula,
+                                .slots = places, .blob = blob, .formula = formula,
                                 .inputs = *inputs, .hidden = *hidden, .groups = *groups, .y = *y,
                                 .weights = *weights, .sum = *sum});
   };
@@ -165,8 +188,9 @@ void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
     }
     const auto n = static_cast<size_t>(form.dim * form.ffn);
     std::vector<float> values(n);
-    for (int64_t s = 0; s < n_slots; s++) {
-      quant::info(form.down).decode(slots->row(s) + blob.down.offset, values.data(), n);
+    for (int64_t s = 0; s < n_slots + (form.fetched ? 1 : 0); s++) {
+      const uint8_t* at = s < n_slots ? slots->row(s) : elsewhere->row(0);
+      quant::info(form.down).decode(at + blob.down.offset, values.data(), n);
       for (const float v : values) largest = std::max(largest, std::abs(double{v}));
     }
     const auto tolerance = [&](int64_t r, int64_t) {
@@ -181,6 +205,10 @@ void add_summed(HostDevice& host, OpCases& cases, const SummedForm& form) {
       want_scratch(wants, y->row(p), form.dim);
     }
     want_scratch(wants, groups->row(0), groups->cols());
+    if (form.fetched) {
+      want_scratch(wants, stage->row(0), static_cast<int64_t>(blob.bytes) / 4);
+      want_scratch(wants, &staged_at->at(0, form.n_experts - 1), 2);
+    }
     return wants;
   };
 }
@@ -208,6 +236,9 @@ void add_summed_expert_cases(HostDevice& host, OpCases& cases) {
   add_summed(host, cases, {"q8_0", Type::Q8_0, Type::Q8_0, 512, 1536, 6, 5, 2, 2});
   add_summed(host, cases, {"mxfp4", Type::MXFP4, Type::MXFP4, 2880, 320, 5, 4, 2, 1, true});
   add_summed(host, cases, {"q5_k_q3_k", Type::Q5_K, Type::Q3_K, 768, 512, 5, 3, 3, 3});
+  add_summed(host, cases, {"fetched", Type::Q4_K, Type::Q6_K, 2048, 768, 12, 8, 1, 1, false, true});
+  add_summed(host, cases, {"fetched_4", Type::Q4_K, Type::Q6_K, 2048, 768, 12, 8, 4, 3, false, true});
+  add_summed(host, cases, {"fetched_q8_0", Type::Q8_0, Type::Q8_0, 512, 1536, 6, 5, 2, 2, false, true});
   add_summed(host, cases, {"many_used", Type::Q4_0, Type::Q4_0, 64, 96, 24, 20, 2, 2});
   add_summed(host, cases, {"many_rows", Type::Q4_K, Type::Q6_K, 256, 256, 12, 8, 40, 37});
 }

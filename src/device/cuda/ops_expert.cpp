@@ -32,6 +32,7 @@ kernel::Product product_of(const ExpertFfn& op, const ExpertMatrix& m) {
                .n_slots = slots.memory == nullptr ? 0 : slots.offsets.cols,
                .slot_of = op.slot_of.data(),
                .linked_at = slots.linked.empty() ? nullptr : slots.linked_at.data(),
+               .fetched = slots.fetched,
                .ids = op.ids.data(),
                .ids_stride = op.ids.stride,
                .k = static_cast<int>(op.ids.cols)};

@@ -46,6 +46,9 @@ struct ExpertSlots {
   In<int64_t> offsets;       // [1][n_slots] where each slot starts: bytes, a multiple of 16
   std::span<const Memory* const> linked = {};  // pinned, of whichever device; what holds the span outlives all uses
   In<int64_t> linked_at = {};  // [1][n_experts] address of each expert of the layer in one of them, or 0
+  // The operation directly in front on the stream is the FetchExperts that has written linked_at, and each linked
+  // expert has come to a row of its stage, which is aligned as slots are.
+  bool fetched = false;
 };
 // What a table says of an expert that is read over the link, instead of its slot.
 inline constexpr int32_t kLinkedPlace = INT32_MAX;

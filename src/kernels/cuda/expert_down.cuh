@@ -20,10 +20,9 @@ struct DownShape {
   uint8_t rank_of[kDownWarps] = {};  // of each warp
 };
 
-// Where the expert of a pair lies, read past the first-level cache, which may
-// be older than the ids.
+// Where the expert of a pair lies.
 __device__ __forceinline__ const uint8_t* pair_memory(const Product& p, int64_t row, int rank) {
-  return expert_memory(p, __ldcg(p.experts.ids + row * p.experts.ids_stride + rank));
+  return awaited_memory(p, __ldcg(p.experts.ids + row * p.experts.ids_stride + rank));
 }
 
 template <class F, class Bytes>
@@ -96,8 +95,8 @@ __device__ __forceinline__ void round_hidden(const Product& p, const DownShape& 
 }
 
 // `early`: the kernel before is expert_hidden(), which lets this one start when
-// the ids are there; only its hidden rows have to be waited for. Weights are
-// asked for before. kPlain: their rows are aligned.
+// the ids are there; only its hidden rows and linked experts have to be waited
+// for. Other weights are asked for before. kPlain: their rows are aligned.
 template <class F, bool kPlain>
 __global__ void __launch_bounds__(kDownWarps* kWarp, 2)
     expert_down(const __grid_constant__ Product p, const __grid_constant__ ExpertSum sum,

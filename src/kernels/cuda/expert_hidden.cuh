@@ -67,11 +67,18 @@ __device__ __forceinline__ void finish_hidden_row(const Product& p, const uint8_
   p.y[pair * p.y_stride + row] = activated(p, gate, up);
 }
 
+// The grid ends behind the kernel in front, whoever else has not waited for it:
+// blocks that stayed for it would be in the way of those of the kernel behind.
+__device__ __forceinline__ void end_hidden(const Product& p) {
+  if (p.experts.fetched && (blockIdx.x | blockIdx.y | blockIdx.z) == 0) wait_for_kernel_before();
+}
+
 // kPlain: the rows of weights are aligned, and no lane has more than one unit of
 // a row. A block serves one pair, of rank blockIdx.y of row blockIdx.z; blockIdx.x
 // counts its tiles by kHiddenWarps. Kernels behind may start once all blocks
-// know that what stands in front is done: they may then read what kernels
-// before this one have written.
+// know that what stands in front is done, but for a fetch of linked experts:
+// they may then read what kernels before this one have written. Only blocks of
+// linked experts wait for the fetch before they begin.
 template <class F, bool kPlain>
 __global__ void __launch_bounds__(kHiddenWarps* kWarp, 2)
     expert_hidden(const __grid_constant__ Product p, const __grid_constant__ TileShape shape) {
@@ -83,15 +90,15 @@ __global__ void __launch_bounds__(kHiddenWarps* kWarp, 2)
   const int first = (static_cast<int>(blockIdx.x) * kHiddenWarps + warp) * shape.rows;
   const WarpStage stage(barriers[warp], lane);
   if (blockIdx.x == 0 && rank == 0) prefetch_places(p);
-  wait_for_kernel_before();
+  if (!p.experts.fetched) wait_for_kernel_before();
   start_kernel_behind();
   const int32_t live = load_now(p.live);
   const int32_t expert = load_now(p.experts.ids + row * p.experts.ids_stride + rank);
   const float* from = p.x + row * p.x_stride;
   const Eight ahead = load_eight(from, warp * 256 + lane * 8, cols);
-  if (row >= live) return;
-  const uint8_t* memory = expert_memory(p, expert);
-  if (memory == nullptr) return;
+  if (row >= live) return end_hidden(p);
+  const uint8_t* memory = awaited_memory(p, expert);
+  if (memory == nullptr) return end_hidden(p);
 
   const StagedRow x = rounded_row(shared_bytes, cols);
   uint8_t* own = shared_bytes + shape.row_stride + warp * 2 * shape.part_bytes;
@@ -105,7 +112,7 @@ __global__ void __launch_bounds__(kHiddenWarps* kWarp, 2)
   }
   __syncthreads();
   stage.wait();
-  if (first >= static_cast<int>(p.rows)) return;
+  if (first >= static_cast<int>(p.rows)) return end_hidden(p);
   const uint8_t* tiles[2];
   for (int o = 0; o < 2; o++) tiles[o] = stages[o] + into_sixteen(tile_at(p.parts[o], memory, first, shape));
   auto* products = reinterpret_cast<float2*>(shared_bytes + shape.row_stride + kHiddenWarps * 2 * shape.part_bytes) +
@@ -122,6 +129,7 @@ __global__ void __launch_bounds__(kHiddenWarps* kWarp, 2)
   const int rows = min(shape.rows, static_cast<int>(p.rows) - first);
   for (int i = lane; i < rows; i += kWarp)
     finish_hidden_row(p, memory, row * p.per_live + rank, first + i, products[i]);
+  end_hidden(p);
 }
 
 inline size_t hidden_shared_bytes(const TileShape& shape) {

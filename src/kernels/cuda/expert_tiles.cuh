@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/experts.h"
 #include "kernels/cuda/formats/format.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/rounding.cuh"
 #include "kernels/cuda/staging.cuh"
@@ -18,6 +19,17 @@ __device__ __forceinline__ int32_t load_now(const int32_t* from) {
   return x;
 }
 __device__ __forceinline__ void prefetch(const void* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
+
+// Where an expert lies, as expert_memory() says, read past the first-level
+// cache, which may be older than the tables. For one that is fetched it waits
+// for the kernel in front.
+__device__ __forceinline__ const uint8_t* awaited_memory(const Product& p, int32_t expert) {
+  const int32_t slot = __ldcg(p.experts.slot_of + expert);
+  if (slot < 0) return nullptr;
+  if (slot != kLinked) return p.experts.memory + __ldcg(p.experts.offsets + slot);
+  if (p.experts.fetched) wait_for_kernel_before();
+  return reinterpret_cast<const uint8_t*>(__ldcg(p.experts.linked_at + expert));
+}
 
 // Brings the tables of the experts' places nearer: they were last read a token
 // ago. It may run before the kernel in front is done: whatever it reads, it

@@ -23,7 +23,8 @@ __device__ __forceinline__ bool aligned_for(const uint8_t* staged) {
 template <class F>
 bool aligned_rows(const Product& p) {
   const auto aligned = [](uint64_t place) { return place % kFastAlignment<F> == 0; };
-  if (p.experts.linked_at != nullptr || !aligned(reinterpret_cast<uintptr_t>(p.experts.memory))) return false;
+  const bool anywhere = p.experts.linked_at != nullptr && !p.experts.fetched;
+  if (anywhere || !aligned(reinterpret_cast<uintptr_t>(p.experts.memory))) return false;
   for (int i = 0; i < p.n_parts; i++) {
     if (!aligned(static_cast<uint64_t>(p.parts[i].offset)) || !aligned(p.parts[i].row_bytes)) return false;
   }

@@ -33,6 +33,9 @@ struct ExpertTable {
   int64_t n_slots = 0;
   const int32_t* slot_of = nullptr;    // [experts] slot, kLinked, or -1; null: no experts
   const int64_t* linked_at = nullptr;  // [experts] address of each that lies elsewhere; null: none does
+  // What linked_at says is there when the kernel in front ends, which lets this one start when all in front of itself
+  // is done; the addresses are multiples of 16. Kernels that don't know of it wait for all.
+  bool fetched = false;
   const int32_t* ids = nullptr;
   int64_t ids_stride = 0;
   int k = 1;

@@ -102,7 +102,8 @@ __device__ int list_linked(const FetchArgs& a, int32_t* list) {
   return min(n, a.n_places);
 }
 
-// Whole warps ask for neighbouring bytes, and all of the device for what fits in flight.
+// Whole warps ask for neighbouring bytes, and all of the device for what fits in flight. All blocks must have begun
+// before the kernel behind may, and must leave it room.
 constexpr int kFetchThreads = 512;
 __global__ void __launch_bounds__(kFetchThreads) fetch_experts(const __grid_constant__ FetchArgs a) {
   extern __shared__ int32_t list[];
@@ -126,8 +127,7 @@ __global__ void __launch_bounds__(kFetchThreads) fetch_experts(const __grid_cons
 }  // namespace
 
 void launch_fetch(const FetchArgs& args, int n_sms, cudaStream_t stream) {
-  constexpr int kBlocksOfSm = 2;
-  const dim3 grid(static_cast<unsigned>(n_sms * kBlocksOfSm));
+  const dim3 grid(static_cast<unsigned>(n_sms));
   launch_after(fetch_experts, grid, kFetchThreads, table_bytes(args.n_places), stream, args);
 }
 
