@@ -155,6 +155,7 @@ Result<EngineConfig> config_from(const Settings& settings, NumericPath auto_path
     config.chunk = static_cast<int>(settings.integer(Key::kPrefill));
   } else if (device::cuda::is_cuda_spec(config.device)) {
     config.chunk = kGpuChunk;
+    config.chunk_may_grow = true;
   }
   config.deterministic = settings.on(Key::kDeterministic);
   config.use_graphs = settings.on(Key::kGraph);

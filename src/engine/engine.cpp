@@ -83,13 +83,14 @@ Status Engine::choose(const EngineConfig& config) {
     }
     RETURN_IF_ERROR(check_profile_output(config_.expert_profile_save, model_));
   }
-  const StepAndState limits = limits_of(hp_, config_);
-  step_limits_ = limits.step;
-  state_limits_ = limits.state;
   ASSIGN_OR_RETURN(const uint64_t ram, usable_ram(config_));
   ASSIGN_OR_RETURN(devices_, Devices::open(config_, ram));
   host_ = &devices_->host();
   const std::vector<PlannedDevice> planned = devices_->planned(ram);
+  settle_chunk(planned, config_);
+  const StepAndState limits = limits_of(hp_, config_);
+  step_limits_ = limits.step;
+  state_limits_ = limits.state;
   ASSIGN_OR_RETURN(request_, placement_request({.model = model_,
                                                 .arch = *arch_,
                                                 .hp = hp_,

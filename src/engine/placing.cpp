@@ -242,6 +242,11 @@ RoutingLogSpec routing_log_spec(const model::HParams& hp, const model::StepLimit
           .n_used = hp.route.n_used};
 }
 
+void settle_chunk(std::span<const PlannedDevice> devices, EngineConfig& config) {
+  const auto is_large = [](const PlannedDevice& d) { return d.budget_bytes >= kLongGpuChunkBudget; };
+  if (config.chunk_may_grow && std::all_of(devices.begin(), devices.end(), is_large)) config.chunk = kLongGpuChunk;
+}
+
 StepAndState limits_of(const model::HParams& hp, const EngineConfig& config) {
   const int64_t context = config.context > 0 ? config.context : std::min(hp.context_length, kAutoContext);
   StepAndState limits;

@@ -47,6 +47,9 @@ struct PlannedDevice {
 };
 DeviceRates rates_of(const device::sim::DeviceSpec& device);
 
+// What --prefill auto comes to once the devices are known.
+void settle_chunk(std::span<const PlannedDevice> devices, EngineConfig& config);
+
 // What a part's steps tell of their routing, where there are several parts.
 RoutingLogSpec routing_log_spec(const model::HParams& hp, const model::StepLimits& limits, int first, int last,
                                 size_t n_parts);

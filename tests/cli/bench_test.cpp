@@ -103,7 +103,7 @@ constexpr double kContextBytes = 1536;
 
 TEST(Bench, JsonOfAModel) {
   const Json json = json_of(quick({"--json"}));
-  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"chunk", "cpu", "engines", "isa", "kv_type", "model",
+  EXPECT_EQ(keys_of(json), (std::vector<std::string>{"cpu", "engines", "isa", "kv_type", "model",
                                                      "model_bytes", "repetitions", "tests", "version"}));
   EXPECT_EQ(json.at("model"), tiny_model());
   EXPECT_EQ(json.at("kv_type"), "f32");

@@ -11,8 +11,10 @@ namespace strata::test {
 namespace {
 
 using engine::EngineConfig;
+using engine::kGpuChunk;
 using engine::PlacementRequest;
 using engine::PlannedDevice;
+using engine::settle_chunk;
 using engine::split_layers;
 
 std::vector<int> split(std::vector<uint64_t> layers, std::vector<uint64_t> budgets) {
@@ -56,6 +58,23 @@ EngineConfig small_config() {
   config.context = 64;
   config.chunk = 16;
   return config;
+}
+
+TEST(SettleChunk, GrowsOnGpusThatAllHaveRoom) {
+  const auto settled = [](bool may_grow, const std::vector<uint64_t>& budgets) {
+    EngineConfig config;
+    config.chunk = kGpuChunk;
+    config.chunk_may_grow = may_grow;
+    std::vector<PlannedDevice> devices;
+    for (const uint64_t budget : budgets) devices.push_back({.name = "cuda", .budget_bytes = budget});
+    settle_chunk(devices, config);
+    return config.chunk;
+  };
+  EXPECT_EQ(settled(true, {16 * kGiB}), 4096);
+  EXPECT_EQ(settled(true, {16 * kGiB - 1}), 2048);
+  EXPECT_EQ(settled(true, {80 * kGiB, 24 * kGiB}), 4096);
+  EXPECT_EQ(settled(true, {80 * kGiB, 8 * kGiB}), 2048);
+  EXPECT_EQ(settled(false, {80 * kGiB}), 2048) << "said by the user";
 }
 
 // The golden models, their parts on devices, from metadata alone.

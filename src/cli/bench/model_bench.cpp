@@ -184,6 +184,7 @@ Status bench_threads(const gguf::Model& model, const ModelBenchOptions& options,
   const int64_t begin_ns = real_clock().now_ns();
   ASSIGN_OR_RETURN(const auto engine, engine::Engine::open(model, config, stats));
   note.load_ns = real_clock().now_ns() - begin_ns;
+  note.chunk = engine->max_rows();
   note.description = engine->describe();
   note.simulated = config.device.starts_with("sim");
   note_placement(*engine, note);

@@ -81,6 +81,7 @@ struct EngineNote {
   uint64_t experts_in_ram_bytes = 0;  // as planned: of an arena or a resident copy
   uint64_t experts_pinned_bytes = 0;  // of those, that are page-locked
   int64_t load_ns = 0;
+  int chunk = 0;  // prompt tokens computed together
   std::string description;
   bool simulated = false;  // its times are those of simulated devices
 

@@ -88,13 +88,14 @@ Result<std::vector<DeviceRate>> planned_devices(const Settings& settings, uint64
 }
 
 Result<ModelPlan> plan_model(const gguf::Model& model, const Settings& settings) {
-  ASSIGN_OR_RETURN(const engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFast));
+  ASSIGN_OR_RETURN(engine::EngineConfig config, engine::config_from(settings, engine::NumericPath::kFast));
   ASSIGN_OR_RETURN(const model::ArchInfo* arch, model::find_architecture(model));
   ASSIGN_OR_RETURN(const model::HParams hp, engine::hparams_of(model, *arch, config));
   ASSIGN_OR_RETURN(const uint64_t ram, engine::usable_ram(config));
   ASSIGN_OR_RETURN(const std::vector<DeviceRate> devices, planned_devices(settings, ram));
   std::vector<engine::PlannedDevice> planned;
   for (const DeviceRate& device : devices) planned.push_back(device.device);
+  engine::settle_chunk(planned, config);
 
   engine::PlacingSpec spec{
       .model = model, .arch = *arch, .hp = hp, .config = config, .devices = planned, .ram_bytes = ram};

@@ -53,9 +53,9 @@ class CudaGraph::CaptureStream final : public Stream {
   Status finish() {
     if (graph_.tasks_.empty() || !status_.ok()) return status_;
     if (graph_.tasks_.size() > TaskQueue::kCapacity) {
-      return Error{ErrorCode::kUnsupported, format("{} host tasks are more than the {} that a graph can have; --graph off "
-                                                   "does without",
-                                                   graph_.tasks_.size(), TaskQueue::kCapacity)};
+      return Error{ErrorCode::kUnsupported,
+                   format("{} host tasks are more than the {} that a graph can have; --graph off does without",
+                          graph_.tasks_.size(), TaskQueue::kCapacity)};
     }
     graph_.tasks_.back().last = true;
     RETURN_IF_ERROR(commands_.await_done(*graph_.signals_, static_cast<uint32_t>(graph_.tasks_.size())));
