@@ -11,8 +11,8 @@
 //
 // Shares that are gone through twice have twice the pieces, and an odd phase. A thread claims pieces of the second half
 // when no share has one of the first half left, so that whoever is waited for then has its piece already and runs:
-// nobody waits for a thread that does not come. That all words are stored by then `stored_phase` tells. It holds on to the
-// phase in which it has looked, since a job may have begun behind its back.
+// nobody waits for a thread that does not come. That all words are stored by then `stored_phase` tells. It holds on to
+// the phase in which it has looked, since a job may have begun behind its back.
 //
 // Sleeping. A worker announces itself in `sleepers`, looks at the claim words once more, then waits for `signal` to
 // change. run() stores a claim word, then looks at `sleepers`. Both sides use sequentially consistent operations, so

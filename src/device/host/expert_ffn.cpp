@@ -54,7 +54,7 @@ struct Inputs {
   kernels::ActFormat format = kernels::ActFormat::kNone;  // kNone: floats
   View<float> rows;     // of all pairs; a rounded group begins where its first float row would
   bool shared = false;  // every group has one row, the same
-  const uint8_t* own = nullptr;  // rounded rows of a piece's group alone, which then are multiplied; null: those of rows
+  const uint8_t* own = nullptr;  // rounded rows of a piece's group, multiplied instead of those of `rows`; or null
 };
 
 kernels::ActFormat input_format(const ExpertBatch& batch, const PlacedMatrix& m) {
@@ -298,7 +298,9 @@ void compute_hidden(Compute& compute, const ExpertBatch& batch) {
   });
   in = gather_inputs(compute, batch, up_format);
   for_each_piece(compute, batch, batch.ffn, [&](const Piece& piece) {
-    for_each_tokens(piece, [&](int64_t place, int64_t tokens) { compute_up(compute, batch, in, piece, place, tokens); });
+    for_each_tokens(piece, [&](int64_t place, int64_t tokens) {
+      compute_up(compute, batch, in, piece, place, tokens);
+    });
   });
 }
 
