@@ -191,7 +191,7 @@ def main():
     options = parse_arguments(sys.argv[1:])
     machine = common.machine()
     gpus = common.call(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], 30).out.split("\n")
-    print(f"# Two GPUs: {options.what}\n\nDate {common.today()}; {', '.join(gpu for gpu in gpus if gpu)}; {machine}.\n"
+    print(f"# Two GPUs: {options.what}\n\nDate {common.today()}; {', '.join(gpu for gpu in gpus if gpu) or 'no GPU'}; {machine}.\n"
           f"Model: {common.file_line(options.model)}. Medians of {options.rounds} (least to most); "
           f"strata {common.our_commit()}.\n", flush=True)
     for text in {"tiers": tiers, "speed": speed, "engines": two_engines.engines}[options.what](options):
