@@ -157,8 +157,8 @@
   X(kRamHeadroomGib, "ram-headroom-gib", SettingType::kFloat, "auto", 0, 1048576, "GiB", "", kScopeEngine,            \
     "RAM left free of what the system says is available; auto is 4, at most a quarter; --ram-gib takes its place")   \
   X(kPrefill, "prefill", SettingType::kInt, "auto", 1, 8192, "tokens", "", kScopeEngine,                              \
-    "Prompt tokens computed together; auto takes 2048 on a GPU, with a budget of 16 GiB or more 4096, so that "       \
-    "experts which have to cross its link do so for many tokens, and 512 elsewhere")                                  \
+    "Prompt tokens computed together; auto takes 4096 on GPUs that have 14 GiB or more to use, 2048 on smaller "      \
+    "ones, so that experts which have to cross a link do so for many tokens, and 512 elsewhere")                      \
   X(kDeterministic, "deterministic", SettingType::kSwitch, "off", 0, 0, "", "", kScopeEngine,                         \
     "The same bits for any batch, chunking, thread count and source")                                                 \
   X(kGraph, "graph", SettingType::kSwitch, "on", 0, 0, "", "", kScopeEngine,                                          \

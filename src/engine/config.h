@@ -68,10 +68,10 @@ inline constexpr int64_t kAutoContext = 8192;
 // Prompt tokens that a GPU computes together when nothing else is said: as long as all experts of the models it was
 // measured with take over the link (bench/results/hybrid.md).
 inline constexpr int kGpuChunk = 2048;
-// Where each has this much memory: the buffers are twice as large (0.4 GiB more for qwen3-30b-a3b), and an H200
-// computes as long as all its experts take over the link.
+// Where each has this much memory to use, as a card of 16 GB has: the buffers are twice as large (0.4 GiB more for
+// qwen3-30b-a3b), and an H200 computes as long as all its experts take over the link.
 inline constexpr int kLongGpuChunk = 4096;
-inline constexpr uint64_t kLongGpuChunkBudget = 16 * kGiB;
+inline constexpr uint64_t kLongGpuChunkBudget = 14 * kGiB;
 inline constexpr uint64_t kAutoHeadroomBytes = 4 * kGiB;
 
 // From the settings of a command. kUnsupported for a device this build does not have.

@@ -70,8 +70,8 @@ TEST(SettleChunk, GrowsOnGpusThatAllHaveRoom) {
     settle_chunk(devices, config);
     return config.chunk;
   };
-  EXPECT_EQ(settled(true, {16 * kGiB}), 4096);
-  EXPECT_EQ(settled(true, {16 * kGiB - 1}), 2048);
+  EXPECT_EQ(settled(true, {14 * kGiB}), 4096);
+  EXPECT_EQ(settled(true, {14 * kGiB - 1}), 2048);
   EXPECT_EQ(settled(true, {80 * kGiB, 24 * kGiB}), 4096);
   EXPECT_EQ(settled(true, {80 * kGiB, 8 * kGiB}), 2048);
   EXPECT_EQ(settled(false, {80 * kGiB}), 2048) << "said by the user";
