@@ -104,8 +104,11 @@ TEST_P(SimFaults, WhateverFailsEndsOneRequest) {
   EXPECT_EQ(request(*Engine::open(*model_, config(), stats_).value(), ids_).value(), expected_);
   EXPECT_EQ(stats_.get(Counter::kCacheLoans), borrows() ? (machine().first_layers > 0 ? 2 : 1) : 0);
   EXPECT_GT(stats_.get(Counter::kStreamedExperts), 0);
-  for (int n = 1; !fail_at(n); n += kStride) {
+  // Now and then a point fails that nobody needs, as threads happen to meet; three in a row are behind the request.
+  int passed = 0;
+  for (int n = 1; passed < 3; n += kStride) {
     SCOPED_TRACE(n);
+    passed = fail_at(n) ? passed + 1 : 0;
     ASSERT_LT(n, 20000);
     if (HasFailure()) FAIL() << "at point " << n;
   }
